@@ -1,0 +1,59 @@
+"""A compiler that derives FlashAttention from general monoid laws instead of containing it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .axes import Axis
+from .dtypes import bf16, f16, f32, i32, i64
+from .expressions import (
+    Expr,
+    Tensor,
+    exp,
+    inf,
+    log,
+    maximum,
+    minimum,
+    softmax,
+    sqrt,
+    tanh,
+    where,
+)
+
+if TYPE_CHECKING:
+    from .evaluation import evaluate
+    from .pipeline import optimize
+
+__version__ = "0.1.0"
+
+# imported on first use: modules have other names than what they export
+_LATE = {"evaluate": "evaluation", "optimize": "pipeline"}
+
+__all__ = [
+    "Axis",
+    "Expr",
+    "Tensor",
+    "bf16",
+    "evaluate",
+    "exp",
+    "f16",
+    "f32",
+    "i32",
+    "i64",
+    "inf",
+    "log",
+    "maximum",
+    "minimum",
+    "optimize",
+    "softmax",
+    "sqrt",
+    "tanh",
+    "where",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE:
+        return getattr(import_module(f".{_LATE[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

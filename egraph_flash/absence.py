@@ -1,0 +1,100 @@
+"""What happens to elements that a mask removed: the conventions that the language fixes.
+
+An element is absent where a `where`, an index past the end or an empty axis put the identity of a
+reduction: -inf in the logarithmic domain, 0 in the linear one. Absent elements annihilate:
+(-inf) - (-inf) = -inf, 0 / 0 = 0 and 0 * inf = 0. Everything else is IEEE arithmetic, so that
+infinities and NaN of the inputs propagate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .dtypes import Array
+
+Flag = Array  # boolean, same shape as the values
+
+
+def _none(*values: Array) -> Flag:
+    return np.zeros(np.broadcast_shapes(*(value.shape for value in values)), dtype=bool)
+
+
+def _log_absent(value: Array, absent: Flag) -> Flag:
+    return absent & (value == -np.inf)
+
+
+def _zero_absent(value: Array, absent: Flag) -> Flag:
+    return absent & (value == 0)
+
+
+def _add(a: Array, x: Flag, b: Array, y: Flag) -> Flag:
+    return _log_absent(a, x) | _log_absent(b, y) | (x & y)
+
+
+def _sub(a: Array, x: Flag, b: Array, y: Flag) -> Flag:
+    return _log_absent(a, x) | (_zero_absent(a, x) & _zero_absent(b, y))
+
+
+def _mul(a: Array, x: Flag, b: Array, y: Flag) -> Flag:
+    zero = _zero_absent(a, x) | _zero_absent(b, y)
+    return zero | (_log_absent(a, x) & (b >= 0)) | (_log_absent(b, y) & (a >= 0))
+
+
+def _div(a: Array, x: Flag, b: Array, y: Flag) -> Flag:
+    return _zero_absent(a, x) | (_log_absent(a, x) & (b > 0))
+
+
+def _both(a: Array, x: Flag, b: Array, y: Flag) -> Flag:
+    return x & y
+
+
+def _where(c: Array, z: Flag, a: Array, x: Flag, b: Array, y: Flag) -> Flag:
+    return np.where(c != 0, x, y)
+
+
+def _keep(a: Array, x: Flag) -> Flag:
+    return x & ((a == 0) | (a == -np.inf))
+
+
+def _zeros(a: Array, x: Flag) -> Flag:
+    return _zero_absent(a, x)
+
+
+# For each operator: which results are absent. Operators that are not listed make nothing absent.
+ABSENT: dict[str, Callable[..., Flag]] = {
+    "Add": _add,
+    "Sub": _sub,
+    "Mul": _mul,
+    "Div": _div,
+    "Max2": _both,
+    "Min2": _both,
+    "Where": _where,
+    "Neg": _zeros,
+    "Exp": _log_absent,
+    "Log": _zeros,
+    "Tanh": _zeros,
+    "Sqrt": _zeros,
+    "Abs": _zeros,
+}
+
+
+def _limit(name: str, operands: tuple[Array, ...], absent: Flag) -> Array:
+    """The value of an absent result: the identity of the domain that it lives in."""
+    if name == "Add":
+        log = (operands[0] == -np.inf) | (operands[1] == -np.inf)
+        return np.where(log, -np.inf, 0.0)
+    if name == "Sub":
+        return np.where(operands[0] == -np.inf, -np.inf, 0.0)
+    if name == "Mul":
+        zero = (operands[0] == 0) | (operands[1] == 0)
+        return np.where(zero, 0.0, -np.inf)
+    return np.where(operands[0] == 0, 0.0, -np.inf)  # Div
+
+
+def settle(name: str, value: Array, operands: tuple[Array, ...], absent: Flag) -> Array:
+    """The operator's value with the conventions applied where the result is absent."""
+    if name in ("Add", "Sub", "Mul", "Div") and absent.any():
+        return np.where(absent, _limit(name, operands, absent), value)
+    return value

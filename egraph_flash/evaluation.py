@@ -1,0 +1,285 @@
+"""What a term means: its value in float64, the oracle of every test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .absence import ABSENT, settle
+from .axes import Axis, size_of
+from .carriers import bases_of, channels_of, closure, combine, identity, lift_of, tower_of
+from .dtypes import DTYPES, Array
+from .errors import InputError
+from .expressions import Expr
+from .monoids import MONOIDS
+from .operators import OPERATORS
+from .terms import Chan, Extent, State, Term, make, subterms, variable
+
+
+@dataclass(frozen=True)
+class Value:
+    """An array with one dimension for each of `axes`; `absent` marks what a mask removed."""
+
+    array: Array
+    axes: tuple[Axis, ...]
+    absent: Array
+
+
+def evaluate(
+    expr: Any, arrays: Mapping[str, Array], at: Mapping[str, Sequence[int]] | None = None
+) -> Any:
+    """The float64 value of an expression, with one dimension for each of its axes, in their order.
+
+    `arrays` holds one array for each tensor, by name: floats are taken as real numbers, and bf16
+    tensors may be given as their bit patterns (uint16). `at` restricts axes of the result, by
+    name, to the given indices. A tuple of expressions gives a tuple of arrays.
+
+    Raises InputError for a missing array or a shape that disagrees with the tensor's axes.
+
+    >>> from egraph_flash import Axis, Tensor, f32
+    >>> (n,) = Axis.many(n=3)
+    >>> float(evaluate(Tensor("x", (n,), f32).expr.sum(n), {"x": np.array([1.0, 2.0, 4.0])}))
+    7.0
+    """
+    if isinstance(expr, tuple):
+        return tuple(evaluate(item, arrays, at) for item in expr)
+    axes = expr.axes
+    term: Expr = expr.expr
+    value = Evaluator(term, arrays, at or {}).value(term)
+    wanted = tuple(axis for axis in axes if axis in value.axes)
+    return _spread(value.array, value.axes, wanted)
+
+
+class Evaluator:
+    """Evaluates the subterms of one term once each; also gives the states of its folds."""
+
+    def __init__(
+        self, root: Term, arrays: Mapping[str, Array], at: Mapping[str, Sequence[int]]
+    ) -> None:
+        self.arrays = dict(arrays)
+        self.extents = _bind_extents(root, arrays)
+        self.at = {name: np.asarray(indices) for name, indices in at.items()}
+        self.values: dict[Term, Value] = {}
+        self.states: dict[Term, dict[Chan, Value]] = {}
+
+    def value(self, term: Expr) -> Value:
+        with np.errstate(all="ignore"):
+            for node in subterms(term):
+                if node.sort == "Expr" and node not in self.values:
+                    self.values[node] = self._value(node)
+        return self.values[term]
+
+    def size(self, axis: Axis) -> int:
+        return self.extents.get(axis.extent, size_of(axis.extent))
+
+    def positions(self, axis: Axis) -> Array:
+        if axis.name in self.at:
+            return self.at[axis.name]
+        return np.arange(self.size(axis))
+
+    def _value(self, node: Any) -> Value:
+        if node.head in OPERATORS:
+            return self._apply(node)
+        return getattr(self, f"_{node.head.lower()}")(node)  # type: ignore[no-any-return]
+
+    def _num(self, node: Any) -> Value:
+        value = np.asarray(node.args[0])
+        return Value(value, (), np.asarray(value == -np.inf))
+
+    def _idx(self, node: Any) -> Value:
+        places = self.positions(node.args[0]).astype(np.float64)
+        return Value(places, (node.args[0],), np.zeros(places.shape, bool))
+
+    def _load(self, node: Any) -> Value:
+        tensor, indices = node.args
+        stored = self.arrays[tensor.args[0]]
+        axes = tuple(dict.fromkeys(a for index in indices for a in self.values[index].axes))
+        places = [
+            _spread(self.values[index].array, self.values[index].axes, axes).astype(np.int64)
+            for index in indices
+        ]
+        picked = stored[tuple(places)] if places else stored
+        shape = np.broadcast_shapes(*(place.shape for place in places)) if places else ()
+        picked = np.broadcast_to(_real(picked, tensor.args[1]), shape)
+        return Value(picked, axes, np.zeros(shape, bool))
+
+    def _apply(self, node: Any) -> Value:
+        operands = [self.values[child] for child in node.args]
+        axes = tuple(dict.fromkeys(axis for operand in operands for axis in operand.axes))
+        arrays = tuple(_spread(operand.array, operand.axes, axes) for operand in operands)
+        flags = tuple(_spread(operand.absent, operand.axes, axes) for operand in operands)
+        array = np.asarray(OPERATORS[node.head].meaning(*arrays))
+        if node.head not in ABSENT or not any(flag.any() for flag in flags):
+            return Value(array, axes, np.zeros(array.shape, bool))
+        paired = [part for pair in zip(arrays, flags, strict=True) for part in pair]
+        absent = np.broadcast_to(ABSENT[node.head](*paired), array.shape)
+        return Value(settle(node.head, array, arrays, absent), axes, absent)
+
+    def _cast(self, node: Any) -> Value:
+        value, dtype = self.values[node.args[1]], DTYPES[node.args[0]]
+        return Value(dtype.decode(dtype.encode(value.array)), value.axes, value.absent)
+
+    def _mat(self, node: Any) -> Value:
+        return self.values[node.args[0]]
+
+    _risk = _mat
+
+    def _red(self, node: Any) -> Value:
+        monoid, axis, body = MONOIDS[node.args[0].head], node.args[1], self.values[node.args[2]]
+        array, flags = body.array, body.absent
+        if axis not in body.axes:
+            shape = (*array.shape, self.size(axis))
+            array, flags = np.broadcast_to(array[..., None], shape), flags[..., None]
+            flags = np.broadcast_to(flags, shape)
+            place = array.ndim - 1
+        else:
+            place = body.axes.index(axis)
+        axes = tuple(a for a in body.axes if a is not axis)
+        return Value(
+            np.asarray(monoid.reduce(array, place)), axes, np.asarray(flags.all(axis=place))
+        )
+
+    def _get(self, node: Any) -> Value:
+        state, channel = node.args
+        if state not in self.states:
+            self.states[state] = self.fold(state)
+        return self.states[state][channel]
+
+    # ---- folds -----------------------------------------------------------------------------------
+
+    def fold(self, state: State) -> dict[Chan, Value]:
+        """The state that a tower of folds computes, bracket by bracket, as the tower says."""
+        channels, tower = channels_of(state), tower_of(state)
+        missing = [base for base in closure(channels) if base not in channels]
+        assert not missing, f"a channel's base is not in its carrier: {missing}"
+        levels = tuple(level for level, _ in tower)
+        axis = levels[0].root
+        lifts = {channel: self.value(lift_of(channel)) for channel in channels}
+        axes = tuple(a for a in dict.fromkeys(a for v in lifts.values() for a in v.axes))
+        axes = tuple(a for a in axes if a is not axis)
+        elements = {c: _along(lift, axes, axis, self.size(axis)) for c, lift in lifts.items()}
+        merge = Merge(closure(channels), axes)
+        result = self._bracket(levels, {}, axis, elements, merge)
+        return {
+            channel: _restrict(result[channel], self._depends(channel, axis))
+            for channel in channels
+        }
+
+    def _depends(self, channel: Chan, axis: Axis) -> tuple[Axis, ...]:
+        lifts = [lift_of(c) for c in (*bases_of(channel), channel)]
+        axes = dict.fromkeys(a for lift in lifts for a in self.values[lift].axes)
+        return tuple(a for a in axes if a is not axis)
+
+    def _bracket(
+        self,
+        levels: tuple[Any, ...],
+        places: dict[Any, int],
+        axis: Axis,
+        elements: dict[Chan, Value],
+        merge: Merge,
+    ) -> dict[Chan, Value]:
+        if not levels:
+            place = _place(axis, places)
+            if place >= self.size(axis):  # an index past the end is the identity
+                return merge.identity
+            return {c: _element(v, place) for c, v in elements.items()}
+        state = merge.identity
+        for index in range(self._count(levels[0])):
+            inner = {**places, levels[0]: index}
+            state = merge(state, self._bracket(levels[1:], inner, axis, elements, merge))
+        return state
+
+    def _count(self, level: Axis) -> int:
+        if level.head == "Ax":
+            return self.size(level)
+        block: int = level.args[1]
+        return -(-self._count(level.args[0]) // block) if level.head == "Outer" else block
+
+
+class Merge:
+    """The combine of a carrier, derived from its channels, as a function on states of arrays."""
+
+    def __init__(self, channels: tuple[Chan, ...], axes: tuple[Axis, ...]) -> None:
+        self.axes = axes
+        self.left = {c: variable("Expr", f"a{i}") for i, c in enumerate(channels)}
+        self.right = {c: variable("Expr", f"b{i}") for i, c in enumerate(channels)}
+        self.combined = combine(channels, self.left, self.right)
+        ones = (1,) * len(axes)
+        self.identity = {
+            c: Value(np.full(ones, identity(c)), axes, np.ones(ones, bool)) for c in channels
+        }
+
+    def __call__(self, a: dict[Chan, Value], b: dict[Chan, Value]) -> dict[Chan, Value]:
+        sides = Evaluator(next(iter(self.combined.values())), {}, {})
+        for variables, state in ((self.left, a), (self.right, b)):
+            sides.values.update({variables[c]: state[c] for c in state})
+        return {c: sides.value(term) for c, term in self.combined.items()}
+
+
+def _place(axis: Any, places: dict[Any, int]) -> int:
+    """The index of `axis` that the indices of the levels of its tower stand for."""
+    if axis in places:
+        return places[axis]
+    for level, index in places.items():
+        if level.head == "Inner" and level.args[0] is axis:
+            block: int = level.args[1]
+            return _place(make("Outer", axis, block), places) * block + index
+    raise AssertionError(f"no level of the tower gives the index of {axis}")
+
+
+def _along(value: Value, axes: tuple[Axis, ...], axis: Axis, size: int) -> Value:
+    """The value with its dimensions in the order (*axes, axis), the last one `size` long."""
+    order = (*axes, axis)
+    array, absent = (_spread(part, value.axes, order) for part in (value.array, value.absent))
+    shape = (*array.shape[:-1], size)
+    return Value(np.broadcast_to(array, shape), order, np.broadcast_to(absent, shape))
+
+
+def _element(value: Value, place: int) -> Value:
+    return Value(value.array[..., place], value.axes[:-1], value.absent[..., place])
+
+
+def _restrict(value: Value, axes: tuple[Axis, ...]) -> Value:
+    """Drop the axes that a channel does not depend on, along which its value is constant."""
+    array, absent = value.array, value.absent
+    kept = tuple(axis for axis in value.axes if axis in axes)
+    for place in reversed(range(len(value.axes))):
+        if value.axes[place] not in axes:
+            array, absent = array.take(0, axis=place), absent.take(0, axis=place)
+    return Value(array, kept, absent)
+
+
+def _spread(array: Array, axes: tuple[Axis, ...], wanted: tuple[Axis, ...]) -> Array:
+    """The array with one dimension for each wanted axis, of length 1 where it has none."""
+    have = [axis for axis in wanted if axis in axes]
+    moved = np.transpose(array, [axes.index(axis) for axis in have]) if array.ndim else array
+    lengths = iter(moved.shape)
+    return moved.reshape([next(lengths) if axis in axes else 1 for axis in wanted])
+
+
+def _real(stored: Array, dtype: str) -> Array:
+    if dtype == "bf16" and stored.dtype.kind != "f":
+        return DTYPES[dtype].decode(stored)
+    return np.asarray(stored, dtype=np.float64)
+
+
+def _bind_extents(root: Term, arrays: Mapping[str, Array]) -> dict[Extent, int]:
+    """The sizes of symbolic extents, read off the arrays' shapes."""
+    bound: dict[Extent, int] = {}
+    for node in subterms(root):
+        if node.head != "Array":
+            continue
+        name, _, extents = node.args
+        if name not in arrays:
+            raise InputError(f"evaluate: no array for the tensor {name!r}, got {sorted(arrays)}")
+        shape = np.shape(arrays[name])
+        if len(shape) != len(extents):
+            raise InputError(f"{name}: got {len(shape)} dimensions, wants {len(extents)}")
+        for extent, length in zip(extents, shape, strict=True):
+            size = size_of(extent) if extent.head == "Known" else bound.setdefault(extent, length)
+            if size != length:
+                raise InputError(f"{name}: got shape {shape}, wants {extents}")
+    return bound

@@ -1,0 +1,273 @@
+"""What a user writes: index-notation expressions over named axes, built by Python operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import dtypes
+from .axes import Axis
+from .dtypes import Dtype
+from .errors import ExpressionError
+from .free import free
+from .terms import Term, make
+
+inf = float("inf")
+Value = Any  # an Expr, a Tensor, or a Python number
+
+
+class Operand:
+    """Whatever arithmetic applies to: expressions, and tensors, which stand for their elements."""
+
+    __slots__ = ()
+
+    @property
+    def expr(self) -> Expr:
+        raise NotImplementedError
+
+    def __add__(self, other: Value) -> Expr:
+        return _apply("Add", self, other)
+
+    def __radd__(self, other: Value) -> Expr:
+        return _apply("Add", other, self)
+
+    def __sub__(self, other: Value) -> Expr:
+        return _apply("Sub", self, other)
+
+    def __rsub__(self, other: Value) -> Expr:
+        return _apply("Sub", other, self)
+
+    def __mul__(self, other: Value) -> Expr:
+        return _apply("Mul", self, other)
+
+    def __rmul__(self, other: Value) -> Expr:
+        return _apply("Mul", other, self)
+
+    def __truediv__(self, other: Value) -> Expr:
+        return _apply("Div", self, other)
+
+    def __rtruediv__(self, other: Value) -> Expr:
+        return _apply("Div", other, self)
+
+    def __floordiv__(self, other: Value) -> Expr:
+        return _apply("FloorDiv", self, other)
+
+    def __mod__(self, other: Value) -> Expr:
+        return _apply("Mod", self, other)
+
+    def __neg__(self) -> Expr:
+        return _apply("Neg", self)
+
+    def __abs__(self) -> Expr:
+        return _apply("Abs", self)
+
+    def __lt__(self, other: Value) -> Expr:
+        return _apply("Lt", self, other)
+
+    def __le__(self, other: Value) -> Expr:
+        return _apply("Le", self, other)
+
+    def __gt__(self, other: Value) -> Expr:
+        return _apply("Lt", other, self)
+
+    def __ge__(self, other: Value) -> Expr:
+        return _apply("Le", other, self)
+
+    def __eq__(self, other: object) -> Expr:  # type: ignore[override]
+        return _apply("Eq", self, other)
+
+    def __ne__(self, other: object) -> Expr:  # type: ignore[override]
+        return _apply("Ne", self, other)
+
+    def __and__(self, other: Value) -> Expr:
+        return _apply("And", self, other)
+
+    def __or__(self, other: Value) -> Expr:
+        return _apply("Or", self, other)
+
+    def __invert__(self) -> Expr:
+        return _apply("Not", self)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def sum(self, *axes: Axis) -> Expr:
+        """Σ over `axes`, the first one innermost. An axis without elements gives 0."""
+        return _reduce("Sum", self.expr, axes)
+
+    def max(self, *axes: Axis) -> Expr:
+        """The maximum over `axes`. An axis without elements gives -inf."""
+        return _reduce("Max", self.expr, axes)
+
+    def cast(self, dtype: Dtype) -> Expr:
+        """The value rounded to `dtype`; on an output, the dtype in which it is stored."""
+        if dtype.is_integer:
+            raise ExpressionError(f"cast: got {dtype}, wants one of f16, bf16, f32")
+        return make("Cast", dtype.name, self.expr)  # type: ignore[no-any-return]
+
+
+class Expr(Operand, Term):
+    """A real-valued term over named axes; see `evaluate` for what it means.
+
+    `==` builds a comparison; two expressions are the same term exactly when they are one object.
+    """
+
+    sort = "Expr"
+    __slots__ = ()
+    __hash__ = Term.__hash__
+
+    @property
+    def expr(self) -> Expr:
+        return self
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The axes it depends on, in order of first appearance in its inputs, then elsewhere."""
+        return free(self)
+
+    def order(self, *axes: Axis) -> Output:
+        """This expression as an output whose array has its axes in the given order."""
+        if sorted(map(repr, axes)) != sorted(map(repr, self.axes)):
+            raise ExpressionError(
+                f"order: got axes {axes}, wants {self.axes} in some order, each exactly once"
+            )
+        return Output(self, axes)
+
+    def __bool__(self) -> bool:
+        if self.head in ("Eq", "Ne"):  # so that terms can stand in lists and dictionaries
+            return (self.args[0] is self.args[1]) == (self.head == "Eq")
+        raise TypeError(
+            f"the truth of an expression is not known before it runs: {self!r}; "
+            "write where(condition, a, b), and & | ~ for and, or, not"
+        )
+
+
+class Output:
+    """An expression with the order of its axes in memory chosen: `o.order(b, m, h, e)`."""
+
+    __slots__ = ("axes", "expr")
+
+    def __init__(self, expr: Expr, axes: tuple[Axis, ...]) -> None:
+        self.expr, self.axes = expr, axes
+
+    def __repr__(self) -> str:
+        return f"{self.expr!r} ordered {self.axes}"
+
+
+class Tensor(Operand):
+    """An input array: `Tensor("q", (b, h, m, d), f16)`; used as an operand, its elements.
+
+    `k[b, h // 4, n, d]` reads at other indices: any quasi-affine expression of axes (+, -, *, //
+    and % by constants, min, max) or an element of an integer tensor at such an index.
+    """
+
+    __slots__ = ("axes", "dtype", "expr", "name", "term")
+
+    def __init__(self, name: str, axes: tuple[Axis, ...], dtype: Dtype) -> None:
+        if not name.isidentifier():
+            raise ExpressionError(f"tensor: got the name {name!r}, wants an identifier")
+        if dtype.name not in dtypes.DTYPES:
+            raise ExpressionError(f"tensor {name!r}: got dtype {dtype}, wants f16, bf16, f32, i32")
+        if len(dict.fromkeys(axes)) != len(axes):
+            raise ExpressionError(f"tensor {name!r}: got axes {axes}, wants each axis once")
+        _check_names(f"tensor {name!r}", axes)
+        self.name, self.axes, self.dtype = name, tuple(axes), dtype
+        self.term = make("Array", name, dtype.name, tuple(axis.extent for axis in axes))
+        self.expr = make("Load", self.term, tuple(axis.index for axis in axes))
+
+    def __repr__(self) -> str:
+        return f"{self.name}[{', '.join(map(repr, self.axes))}]"
+
+    def __getitem__(self, indices: Any) -> Expr:
+        from .indices import check_index
+
+        given = indices if isinstance(indices, tuple) else (indices,)
+        if len(given) != len(self.axes):
+            raise ExpressionError(
+                f"{self.name}: got {len(given)} indices, wants {len(self.axes)}, one for each of "
+                f"its axes {self.axes}"
+            )
+        terms = tuple(index.index if isinstance(index, Axis) else lift(index) for index in given)
+        for axis, index in zip(self.axes, terms, strict=True):
+            check_index(self.name, axis, index)
+        return make("Load", self.term, terms)  # type: ignore[no-any-return]
+
+
+def lift(value: Value) -> Expr:
+    """A Python number, tensor, axis index or expression as an expression."""
+    if isinstance(value, Operand):
+        return value.expr
+    if isinstance(value, bool | int | float):
+        if value != value:
+            raise ExpressionError("constant: got nan, wants a number")
+        return make("Num", float(value))  # type: ignore[no-any-return]
+    if isinstance(value, Axis):
+        raise ExpressionError(f"axis {value} is not a value: write {value}.index")
+    if isinstance(value, Output):
+        raise ExpressionError("an ordered output is no operand: call order(...) last")
+    raise ExpressionError(f"operand: got {type(value).__name__}, wants a tensor or a number")
+
+
+def _apply(head: str, *values: Value) -> Expr:
+    operands = tuple(lift(value) for value in values)
+    axes = [axis for operand in operands for axis in operand.axes]
+    _check_names(head.lower(), tuple(axes))
+    return make(head, *operands)  # type: ignore[no-any-return]
+
+
+def _check_names(where: str, axes: tuple[Axis, ...]) -> None:
+    """Two axes of one name must be one axis."""
+    seen: dict[str, Axis] = {}
+    for axis in axes:
+        other = seen.setdefault(axis.name, axis)
+        if other is not axis:
+            raise ExpressionError(
+                f"{where}: axis {axis.name!r} has extent {other.extent} in one operand and "
+                f"{axis.extent} in another; axes agree by name, so give one of them another name"
+            )
+
+
+def _reduce(monoid: str, body: Expr, axes: tuple[Axis, ...]) -> Expr:
+    if not axes:
+        raise ExpressionError(f"{monoid.lower()}: got no axis, wants one of {body.axes}")
+    for axis in axes:
+        if not isinstance(axis, Axis) or axis not in body.axes:
+            raise ExpressionError(
+                f"{monoid.lower()}: got axis {axis!r}, wants one of {body.axes}, the axes of {body}"
+            )
+        body = make("Red", make(monoid), axis, body)
+    return body
+
+
+def exp(x: Value) -> Expr:
+    return _apply("Exp", x)
+
+
+def log(x: Value) -> Expr:
+    return _apply("Log", x)
+
+
+def tanh(x: Value) -> Expr:
+    return _apply("Tanh", x)
+
+
+def sqrt(x: Value) -> Expr:
+    return _apply("Sqrt", x)
+
+
+def maximum(a: Value, b: Value) -> Expr:
+    return _apply("Max2", a, b)
+
+
+def minimum(a: Value, b: Value) -> Expr:
+    return _apply("Min2", a, b)
+
+
+def where(condition: Value, chosen: Value, otherwise: Value) -> Expr:
+    """`chosen` where `condition` holds, else `otherwise`; an `otherwise` of -inf masks."""
+    return _apply("Where", condition, chosen, otherwise)
+
+
+def softmax(x: Value, axis: Axis) -> Expr:
+    """exp(x - max x) / Σ exp(x - max x), spelled out; a row without unmasked elements gives 0."""
+    x = lift(x)
+    weights = exp(x - x.max(axis))
+    return weights / weights.sum(axis)

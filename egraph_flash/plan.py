@@ -1,0 +1,83 @@
+"""What a compiled kernel is to those who run it: PTX, its launches in order, and their buffers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from .dtypes import Dtype
+
+Role = Literal["input", "output", "workspace"]
+Dim3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A dense row-major array in global memory: `shape` in elements of `dtype`."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: Dtype
+    role: Role
+
+    @property
+    def size_bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.size_bytes
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A kernel argument: the address of a buffer's first element (PTX `.u64`)."""
+
+    buffer: str
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A kernel argument by value; `type` is PTX's spelling: `u32`, `s32`, `u64`, `f32`."""
+
+    type: str
+    value: int | float
+
+
+Argument = Pointer | Scalar
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch: `grid` in blocks, `block` in threads, dynamic shared memory in bytes."""
+
+    entry: str
+    grid: Dim3
+    block: Dim3
+    shared_bytes: int
+    arguments: tuple[Argument, ...]
+
+    @property
+    def threads(self) -> int:
+        return math.prod(self.block)
+
+    def __str__(self) -> str:
+        shape = f"grid {self.grid}, block {self.block}, {self.shared_bytes} shared bytes"
+        given = ", ".join(
+            a.buffer if isinstance(a, Pointer) else f"{a.type} {a.value}" for a in self.arguments
+        )
+        return f"{self.entry}: {shape}, arguments ({given})"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One PTX module and the launches that compute the outputs from the inputs, in order."""
+
+    ptx: str
+    target: str
+    launches: tuple[Launch, ...]
+    buffers: tuple[Buffer, ...]
+
+    def having(self, role: Role) -> tuple[Buffer, ...]:
+        return tuple(buffer for buffer in self.buffers if buffer.role == role)
+
+    @property
+    def workspace_bytes(self) -> int:
+        return sum(buffer.size_bytes for buffer in self.having("workspace"))

@@ -1,0 +1,206 @@
+"""What of a compiled kernel is kept: all that was found for it, as text and numbers."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .dtypes import DTYPES, Dtype
+from .plan import Argument, Buffer, Launch, Plan, Pointer, Scalar
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One input or output: a dense row-major array of `shape`, one axis name a dimension."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: Dtype
+    axes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{axis}={n}" for axis, n in zip(self.axes, self.shape, strict=True))
+        return f"{self.name}: {self.dtype} [{sizes}]"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One member of the root class on the way from the naive term to the chosen one.
+
+    `laws` are the names that this member needs beyond the step before, `law_family` their family;
+    `unsafe` counts exponentials whose argument is not proved <= 0; `max_error` is the largest
+    difference from the naive term on sampled inputs in float64 (None: not sampled).
+    """
+
+    law_family: str
+    laws: tuple[str, ...]
+    term: str
+    passes: int
+    unsafe: int
+    cost_us: float
+    max_error: float | None = None
+
+    def __str__(self) -> str:
+        laws = f" ({', '.join(self.laws)})" if self.laws else ""
+        error = "" if self.max_error is None else f", differs by {self.max_error:.1e} at most"
+        facts = f"passes {self.passes}, unsafe {self.unsafe}, {self.cost_us:,.1f} µs{error}"
+        return f"{self.law_family}{laws}: {facts}\n{textwrap.indent(self.term, '    ')}"
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """The chain of members, naive first; `hits` counts how often each law fired, by its name."""
+
+    steps: tuple[Step, ...]
+    hits: Mapping[str, int] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __str__(self) -> str:
+        lines = [f"{number}. {step}" for number, step in enumerate(self.steps)]
+        fired = ", ".join(f"{law} {count}" for law, count in self.hits.items() if count)
+        return "\n".join([*lines, f"hits: {fired}"] if fired else lines)
+
+
+class Schedule(Mapping[str, str]):
+    """Each knob with its value as spelled in a pin; prints one `NAME=value` a line."""
+
+    def __init__(self, knobs: Mapping[str, str]) -> None:
+        self._knobs = dict(knobs)
+
+    def __getitem__(self, name: str) -> str:
+        return self._knobs[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._knobs)
+
+    def __len__(self) -> int:
+        return len(self._knobs)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name}={value}" for name, value in self._knobs.items())
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the cost model predicts on `machine`, in µs: in all, and for each resource alone."""
+
+    machine: str
+    total_us: float
+    by_resource_us: Mapping[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        rows = [*self.by_resource_us.items(), ("total", self.total_us)]
+        width = max(len(name) for name, _ in rows)
+        lines = [f"{name:<{width}} {value_us:12,.1f} µs" for name, value_us in rows]
+        return "\n".join([f"predicted on {self.machine}", *lines])
+
+
+@dataclass(frozen=True)
+class Record:
+    """One compiled kernel. `term` and `tile` are printed forms; `plan.ptx` is what runs.
+
+    `flop` counts the multiplications and additions that the naive expression's contractions ask
+    for (None: not known); `passes` those over a streamed axis, summed over the plan.
+    """
+
+    name: str
+    target: str
+    derivation: Derivation
+    term: str
+    schedule: Schedule
+    cost: Cost
+    passes: int
+    tile: str
+    plan: Plan
+    inputs: tuple[Spec, ...]
+    outputs: tuple[Spec, ...]
+    flop: float | None = None
+
+
+def to_json(record: Record) -> str:
+    """The record as JSON text, from which `from_json` builds an equal one."""
+    return json.dumps(
+        {
+            "name": record.name,
+            "target": record.target,
+            "steps": [asdict(step) for step in record.derivation],
+            "hits": dict(record.derivation.hits),
+            "term": record.term,
+            "schedule": dict(record.schedule),
+            "cost": asdict(record.cost),
+            "passes": record.passes,
+            "tile": record.tile,
+            "ptx": record.plan.ptx,
+            "launches": [_launch_fields(launch) for launch in record.plan.launches],
+            "buffers": [_fields(buffer, "role") for buffer in record.plan.buffers],
+            "inputs": [_fields(spec, "axes") for spec in record.inputs],
+            "outputs": [_fields(spec, "axes") for spec in record.outputs],
+            "flop": record.flop,
+        }
+    )
+
+
+def from_json(text: str) -> Record:
+    """The record that `to_json` wrote; ValueError, KeyError or TypeError for any other text."""
+    read = json.loads(text)
+    buffers = tuple(
+        Buffer(b["name"], tuple(b["shape"]), DTYPES[b["dtype"]], b["role"]) for b in read["buffers"]
+    )
+    launches = tuple(_read_launch(launch) for launch in read["launches"])
+    steps = tuple(Step(**{**step, "laws": tuple(step["laws"])}) for step in read["steps"])
+    return Record(
+        name=read["name"],
+        target=read["target"],
+        derivation=Derivation(steps, read["hits"]),
+        term=read["term"],
+        schedule=Schedule(read["schedule"]),
+        cost=Cost(**read["cost"]),
+        passes=read["passes"],
+        tile=read["tile"],
+        plan=Plan(read["ptx"], read["target"], launches, buffers),
+        inputs=tuple(map(_read_spec, read["inputs"])),
+        outputs=tuple(map(_read_spec, read["outputs"])),
+        flop=read["flop"],
+    )
+
+
+def _fields(row: Spec | Buffer, extra: str) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "shape": row.shape,
+        "dtype": row.dtype.name,
+        extra: getattr(row, extra),
+    }
+
+
+def _read_spec(read: dict[str, Any]) -> Spec:
+    return Spec(read["name"], tuple(read["shape"]), DTYPES[read["dtype"]], tuple(read["axes"]))
+
+
+def _launch_fields(launch: Launch) -> dict[str, Any]:
+    def spell(argument: Argument) -> list[Any]:
+        if isinstance(argument, Pointer):
+            return ["pointer", argument.buffer]
+        return [argument.type, argument.value]
+
+    return {**asdict(launch), "arguments": [spell(a) for a in launch.arguments]}
+
+
+def _read_launch(read: dict[str, Any]) -> Launch:
+    def argument(kind: str, value: Any) -> Argument:
+        return Pointer(value) if kind == "pointer" else Scalar(kind, value)
+
+    x, y, z = read["grid"]
+    bx, by, bz = read["block"]
+    arguments = tuple(argument(*pair) for pair in read["arguments"])
+    return Launch(read["entry"], (x, y, z), (bx, by, bz), read["shared_bytes"], arguments)

@@ -1,0 +1,21 @@
+"""How PTX text runs on a GPU: assembled in process, loaded, launched on the caller's stream."""
+
+from __future__ import annotations
+
+from .assemble import Assembly, Entry, assemble, assembler_version
+from .device import Device, devices, fits, present_target
+from .launch import run
+from .memory import DeviceArray
+
+__all__ = [
+    "Assembly",
+    "Device",
+    "DeviceArray",
+    "Entry",
+    "assemble",
+    "assembler_version",
+    "devices",
+    "fits",
+    "present_target",
+    "run",
+]

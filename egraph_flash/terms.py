@@ -1,0 +1,218 @@
+"""What a term is: an interned node of one of a few sorts, whose heads are rows of one table."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from .monoids import LEVELS, MONOIDS
+from .operators import OPERATORS
+
+
+@dataclass(frozen=True)
+class Head:
+    """A constructor of terms: `arguments` name sorts, `Vec S`, `Set S`, or `String i64 f64`."""
+
+    name: str
+    arguments: tuple[str, ...]
+    result: str
+
+
+def _heads() -> Iterator[Head]:
+    yield Head("Known", ("i64",), "Extent")
+    yield Head("Symbol", ("String", "i64"), "Extent")
+    yield Head("Ax", ("String", "Extent"), "Axis")
+    yield Head("Outer", ("Axis", "i64"), "Axis")
+    yield Head("Inner", ("Axis", "i64"), "Axis")
+    yield Head("Array", ("String", "String", "Vec Extent"), "Tensor")
+    for name in MONOIDS:
+        yield Head(name, (), "Monoid")
+    for name in LEVELS:
+        yield Head(name, (), "Level")
+    yield Head("Rep", ("String",), "Representation")
+    yield Head("Num", ("f64",), "Expr")
+    yield Head("Idx", ("Axis",), "Expr")
+    yield Head("Load", ("Tensor", "Vec Expr"), "Expr")
+    for row in OPERATORS.values():
+        yield Head(row.name, ("Expr",) * row.arity, "Expr")
+    yield Head("Cast", ("String", "Expr"), "Expr")
+    yield Head("Red", ("Monoid", "Axis", "Expr"), "Expr")
+    yield Head("Get", ("State", "Chan"), "Expr")
+    yield Head("Mat", ("Expr",), "Expr")
+    yield Head("Risk", ("Expr",), "Expr")
+    yield Head("Ch", ("Monoid", "Expr"), "Chan")
+    yield Head("Tw", ("Representation", "Vec Chan", "Expr"), "Chan")
+    yield Head("Lift", ("Set Chan",), "State")
+    yield Head("Fold", ("Axis", "Level", "State"), "State")
+
+
+HEADS: dict[str, Head] = {head.name: head for head in _heads()}
+SORTS = ("Extent", "Axis", "Tensor", "Monoid", "Level", "Representation", "Expr", "Chan", "State")
+
+
+class Term:
+    """An immutable node `head(args)`; equal terms are one object, so `is` is equality.
+
+    Arguments are terms, tuples of terms, or plain strings and numbers, as the head declares.
+    A head `Var` stands for any term of its sort: laws are written with such variables.
+    """
+
+    __slots__ = ("__weakref__", "_free", "_hash", "args", "head")
+    sort: ClassVar[str] = ""
+    classes: ClassVar[dict[str, type[Term]]] = {}
+    _interned: ClassVar[weakref.WeakValueDictionary[Any, Term]] = weakref.WeakValueDictionary()
+
+    head: str
+    args: tuple[Any, ...]
+
+    def __init_subclass__(cls) -> None:
+        if cls.sort:
+            Term.classes[cls.sort] = cls
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"terms are immutable: cannot set {name!r} of {self.head}")
+
+    def __hash__(self) -> int:
+        return self._hash  # type: ignore[attr-defined,no-any-return]
+
+    def __reduce__(self) -> Any:
+        return (_rebuild, (self.sort, self.head, self.args))
+
+    def __repr__(self) -> str:
+        from .notation import pretty
+
+        return pretty(self)
+
+    @property
+    def children(self) -> tuple[Term, ...]:
+        """The terms directly below, in order, those inside tuples included."""
+        found: list[Term] = []
+        for arg in self.args:
+            if isinstance(arg, Term):
+                found.append(arg)
+            elif isinstance(arg, tuple):
+                found.extend(arg)
+        return tuple(found)
+
+
+def _intern(sort: str, head: str, args: tuple[Any, ...]) -> Any:
+    # the types stand in the key because Python holds 1 == 1.0, and the sign because 0.0 == -0.0
+    name = (sort, head, args, tuple(map(type, args)))
+    found = Term._interned.get(name)
+    if found is None:
+        found = object.__new__(Term.classes[sort])
+        object.__setattr__(found, "head", head)
+        object.__setattr__(found, "args", args)
+        object.__setattr__(found, "_hash", hash(name))
+        Term._interned[name] = found
+    return found
+
+
+def _rebuild(sort: str, head: str, args: tuple[Any, ...]) -> Any:
+    return _intern(sort, head, args)
+
+
+def make(head: str, *args: Any) -> Any:
+    """The one term `head(args)`. Channels of a `Lift` are put in the order of their text."""
+    row = HEADS[head]
+    assert len(args) == len(row.arguments), f"{head} takes {row.arguments}, got {args}"
+    checked = tuple(_checked(row, sort, arg) for sort, arg in zip(row.arguments, args, strict=True))
+    return _intern(row.result, head, checked)
+
+
+def variable(sort: str, name: str) -> Any:
+    """A pattern variable of `sort`, for laws."""
+    return _intern(sort, "Var", (name,))
+
+
+def _checked(row: Head, sort: str, arg: Any) -> Any:
+    if sort == "f64":
+        value = float(arg)
+        assert not math.isnan(value), f"{row.name}: NaN is no constant of the language"
+        return value + 0.0  # folds -0.0 into 0.0
+    if sort == "i64":
+        return arg if isinstance(arg, Term) else int(arg)
+    if sort == "String":
+        return arg if isinstance(arg, Term) else str(arg)
+    if sort.startswith("Vec "):
+        if isinstance(arg, Term):  # a variable for the whole vector, in a law
+            return arg
+        assert all(item.sort == sort[4:] for item in arg), f"{row.name} takes {sort}, got {arg}"
+        return tuple(arg)
+    if sort.startswith("Set "):
+        if isinstance(arg, Term):
+            return arg
+        from .notation import text
+
+        assert all(item.sort == sort[4:] for item in arg), f"{row.name} takes {sort}, got {arg}"
+        return tuple(sorted(dict.fromkeys(arg), key=text))
+    assert isinstance(arg, Term), f"{row.name} takes {sort}, got {arg!r}"
+    assert arg.sort == sort, f"{row.name} takes {sort}, got {arg!r}"
+    return arg
+
+
+class Monoid(Term):
+    sort = "Monoid"
+
+
+class Level(Term):
+    sort = "Level"
+
+
+class Representation(Term):
+    sort = "Representation"
+
+
+class Source(Term):
+    """The name, dtype and extents of an input, inside a load."""
+
+    sort = "Tensor"
+
+
+class Extent(Term):
+    sort = "Extent"
+
+
+class Chan(Term):
+    sort = "Chan"
+
+
+class State(Term):
+    sort = "State"
+
+
+def subterms(*roots: Term) -> list[Term]:
+    """Every distinct term below `roots`, children before parents, in order of first appearance."""
+    seen: dict[Term, None] = {}
+    stack: list[tuple[Term, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        term, expanded = stack.pop()
+        if term in seen:
+            continue
+        if expanded:
+            seen[term] = None
+        else:
+            stack.append((term, True))
+            stack.extend((child, False) for child in reversed(term.children) if child not in seen)
+    return list(seen)
+
+
+def rewrite(term: Any, change: dict[Any, Any]) -> Any:
+    """`term` with every occurrence of a term in `change` replaced, children first."""
+    done: dict[Term, Any] = dict(change)
+    for node in subterms(term):
+        if node in done:
+            continue
+        args = tuple(
+            done.get(arg, arg)
+            if isinstance(arg, Term)
+            else tuple(done.get(item, item) for item in arg)
+            if isinstance(arg, tuple)
+            else arg
+            for arg in node.args
+        )
+        done[node] = node if args == node.args or node.head == "Var" else make(node.head, *args)
+    return done[term]
