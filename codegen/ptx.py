@@ -53,9 +53,7 @@ class Immediate:
         signed = self.type[0] == "s"
         low, high = (-(1 << row.bits - 1), 1 << row.bits - 1) if signed else (0, 1 << row.bits)
         if not isinstance(self.value, int) or not low <= self.value < high:
-            raise PtxError(
-                f"immediate: got {self.value!r}, wants an integer of type {self.type}"
-            )
+            raise PtxError(f"immediate: got {self.value!r}, wants an integer of type {self.type}")
 
     @property
     def bits(self) -> int:
@@ -67,9 +65,7 @@ class Immediate:
         return int(self.value) & ((1 << row.bits) - 1)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Immediate) and self.type == other.type and self.bits == other.bits
-        )
+        return isinstance(other, Immediate) and self.type == other.type and self.bits == other.bits
 
     def __hash__(self) -> int:
         return hash((self.type, self.bits))
@@ -249,6 +245,10 @@ class Entry:
         marks = [mark.name for mark in self.body if isinstance(mark, LabelMark)]
         if twice := sorted({name for name in marks if marks.count(name) > 1}):
             raise PtxError(f"{self.name}: label {twice[0]} is placed more than once")
+        for instruction in self.instructions():
+            for operand in instruction.operands.get("target", ()):
+                if isinstance(operand, Label) and operand.name not in marks:
+                    raise PtxError(f"{self.name}: label {operand} of {instruction} is not placed")
 
     def instructions(self) -> Iterator[Instruction]:
         return (each for each in self.body if isinstance(each, Instruction))

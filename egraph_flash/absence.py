@@ -8,11 +8,13 @@ infinities and NaN of the inputs propagate.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from .dtypes import Array
+from .monoids import MONOIDS
 
 Flag = Array  # boolean, same shape as the values
 
@@ -98,3 +100,73 @@ def settle(name: str, value: Array, operands: tuple[Array, ...], absent: Flag) -
     if name in ("Add", "Sub", "Mul", "Div") and absent.any():
         return np.where(absent, _limit(name, operands, absent), value)
     return value
+
+
+Kinds = frozenset[str]  # the domains in which an element may be absent: "log" (-inf), "zero" (0)
+NOWHERE: Kinds = frozenset()
+LOG: Kinds = frozenset({"log"})
+ZERO: Kinds = frozenset({"zero"})
+
+
+def identity_kinds(identity: float) -> Kinds:
+    """What a state that still holds a monoid's identity may be."""
+    return LOG if identity == -np.inf else ZERO if identity == 0 else NOWHERE
+
+
+def absence_of(term: Any, known: Mapping[Any, Kinds]) -> Kinds:
+    """In which domains an element of a term may be absent, as far as its form shows.
+
+    `known` answers for variables, and for arrays that hold values computed before.
+    """
+    if term in known:
+        return known[term]
+    head, below = term.head, [absence_of(child, known) for child in _read(term)]
+    if head == "Num":
+        return LOG if term.args[0] == -np.inf else NOWHERE
+    if head in ("Load", "Var"):
+        return known.get(term.args[0], NOWHERE) if head == "Load" else NOWHERE
+    if head == "Red":
+        empty = identity_kinds(MONOIDS[term.args[0].head].identity)
+        return below[0] | (empty if term.args[1].size == 0 else NOWHERE)
+    if head == "Get":
+        return frozenset().union(LOG | ZERO if _folds_nothing(term) else NOWHERE, *below)
+    return _RESULT[head](*below) if head in _RESULT else NOWHERE
+
+
+def _read(term: Any) -> list[Any]:
+    if term.head == "Get":
+        return _lifts(term.args[1])
+    return [child for child in term.children if child.sort == "Expr"]
+
+
+def _lifts(channel: Any) -> list[Any]:
+    found = []
+    for child in channel.children:
+        found += _lifts(child) if child.sort == "Chan" else [child] if child.sort == "Expr" else []
+    return found
+
+
+def _folds_nothing(get: Any) -> bool:
+    return bool(get.args[0].args[0].root.size == 0)
+
+
+def _sum_kinds(a: Kinds, b: Kinds) -> Kinds:
+    return ((a | b) & LOG) | (a & b & ZERO)
+
+
+# for each operator: the domains of its result from those of its operands (compare ABSENT)
+_RESULT: dict[str, Callable[..., Kinds]] = {
+    "Add": _sum_kinds,
+    "Sub": lambda a, b: (a & LOG) | (a & b & ZERO),
+    "Mul": lambda a, b: a | b,
+    "Div": lambda a, b: a,
+    "Max2": lambda a, b: a & b,
+    "Min2": lambda a, b: a | b,
+    "Where": lambda c, a, b: a | b,
+    "Exp": lambda a: ZERO if a & LOG else NOWHERE,
+    "Log": lambda a: LOG if a & ZERO else NOWHERE,
+    "Cast": lambda a: a,
+    "Mat": lambda a: a,
+    "Risk": lambda a: a,
+    **dict.fromkeys(("Neg", "Tanh", "Sqrt", "Abs"), lambda a: a & ZERO),
+}

@@ -5,9 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from .expressions import Expr, exp
+from .expressions import Expr, exp, lift
+from .terms import variable
 
 Bases = tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Chart:
+    """The bases of one element, in pattern variables, where its group element has a closed form.
+
+    `parameter` is that form, and `positive` what must be positive for it to hold. `lift` is the
+    element's own value: a variable, or the constant of the plain case.
+    """
+
+    name: str
+    bases: Bases
+    parameter: Expr
+    lift: Expr
+    positive: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -21,18 +37,25 @@ class Representation:
     - `monoids`: the monoid of each base channel, in order.
     - `parameter(*bases)`: the group element that the bases stand for.
     - `act(bases, shift, x)`: the channel's row of the action, on the state (bases, x).
+    - `charts`: the elements that the laws recognise.
+    - `overflows`: whether the untwisted sum leaves the range of floats, so that tupling it with
+      its base pays even where nobody asked for the base.
     """
 
     name: str
     monoids: tuple[str, ...]
     parameter: Callable[..., Expr] = field(repr=False, compare=False)
     act: Callable[[Bases, Expr, Expr], Expr] = field(repr=False, compare=False)
+    charts: tuple[Chart, ...] = field(repr=False, compare=False)
     source: str
+    overflows: bool = False
 
     def transport(self, x: Expr, old: Bases, new: Bases) -> Expr:
         """The channel value `x`, kept at the bases `old`, as it reads at the bases `new`."""
         return self.act(old, self.parameter(*old) - self.parameter(*new), x)
 
+
+_u, _w, _x, _r = (variable("Expr", name) for name in "uwxr")
 
 REPRESENTATIONS: dict[str, Representation] = {
     row.name: row
@@ -42,6 +65,11 @@ REPRESENTATIONS: dict[str, Representation] = {
             monoids=("Max",),
             parameter=lambda m: m,
             act=lambda bases, shift, x: exp(shift) * x,
+            charts=(
+                Chart("weighted", (_u,), _u, _r),
+                Chart("plain", (_u,), _u, lift(1.0)),
+            ),
+            overflows=True,
             source="(m, D) -> (m, exp(-m) D); Milakov & Gimelshein 2018, algorithm 3",
         ),
         Representation(
@@ -49,6 +77,11 @@ REPRESENTATIONS: dict[str, Representation] = {
             monoids=("Sum", "Sum"),
             parameter=lambda n, s: s / n,
             act=lambda bases, shift, x: x + bases[0] * (shift * shift),
+            charts=(
+                Chart("plain", (lift(1.0), _x), _x, lift(0.0)),
+                Chart("weighted", (_w, _w * _x), _x, lift(0.0), positive=(_w,)),
+                Chart("plain-spread", (lift(1.0), _x), _x, _r),
+            ),
             source="second moments about the mean; Welford 1962, Chan, Golub & LeVeque 1983",
         ),
     )

@@ -103,7 +103,7 @@ def _intern(sort: str, head: str, args: tuple[Any, ...]) -> Any:
     name = (sort, head, args, tuple(map(type, args)))
     found = Term._interned.get(name)
     if found is None:
-        found = object.__new__(Term.classes[sort])
+        found = object.__new__(Term.classes.get(sort, Hole))
         object.__setattr__(found, "head", head)
         object.__setattr__(found, "args", args)
         object.__setattr__(found, "_hash", hash(name))
@@ -124,12 +124,14 @@ def make(head: str, *args: Any) -> Any:
 
 
 def variable(sort: str, name: str) -> Any:
-    """A pattern variable of `sort`, for laws."""
+    """A pattern variable of `sort`, for laws: a sort of terms, or `i64`, `f64`, `Set Chan` …"""
     return _intern(sort, "Var", (name,))
 
 
 def _checked(row: Head, sort: str, arg: Any) -> Any:
     if sort == "f64":
+        if isinstance(arg, Term):  # a variable for a number, in a law
+            return arg
         value = float(arg)
         assert not math.isnan(value), f"{row.name}: NaN is no constant of the language"
         return value + 0.0  # folds -0.0 into 0.0
@@ -152,6 +154,10 @@ def _checked(row: Head, sort: str, arg: Any) -> Any:
     assert isinstance(arg, Term), f"{row.name} takes {sort}, got {arg!r}"
     assert arg.sort == sort, f"{row.name} takes {sort}, got {arg!r}"
     return arg
+
+
+class Hole(Term):
+    """A pattern variable that stands for a number, a string, a vector or a set."""
 
 
 class Monoid(Term):

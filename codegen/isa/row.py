@@ -31,7 +31,7 @@ COUNTERS = (
     "control",
     "barrier",
 )
-FLOWS = ("", "branch", "exit", "barrier")
+FLOWS = ("", "branch", "exit", "barrier", "warp_barrier")
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +136,8 @@ def _writable(operands: tuple[Operand, ...]) -> bool:
 
 def _shown(given: Given) -> str:
     if isinstance(given, (tuple, list)):
+        if len(given) == 1:
+            return _shown(given[0])
         return "(" + ", ".join(map(_shown, given)) + ")"
     return f"{type(given).__name__} {given}"
 
@@ -166,7 +168,8 @@ def instr(
 
     def register(meaning: Function) -> Function:
         row_name = name or text.rstrip(";").split()[0].replace(".", "_").replace("::", "_")
-        takes = tuple(inspect.signature(meaning).parameters)
+        parameters = inspect.signature(meaning).parameters.values()
+        takes = tuple(each.name for each in parameters if each.default is each.empty)
         if unknown := [each for each in takes if each not in operands and each not in CONTEXT]:
             raise PtxError(
                 f"{row_name}: its meaning takes {unknown}, which are neither operands "

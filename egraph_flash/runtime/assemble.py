@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.metadata
 import json
 import re
@@ -126,9 +127,7 @@ def _read(handle: int, size: Any, get: Any) -> str:
 
 
 def _nvjitlink() -> Any:
-    from cuda.bindings import nvjitlink
-
-    return nvjitlink
+    return importlib.import_module("cuda.bindings.nvjitlink")
 
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")

@@ -80,6 +80,11 @@ def fitting(target: str) -> Device | None:
     return next((device for device in devices() if fits(target, device.capability)), None)
 
 
+def listed() -> str:
+    """The GPUs that are here, for a message."""
+    return ", ".join(map(str, devices())) or "none"
+
+
 def present_target() -> str | None:
     """The target of the first GPU that this package emits for: "sm_90", "sm_120", or None."""
     return next((device.target for device in devices() if device.target), None)

@@ -1,0 +1,126 @@
+"""Where instructions are put: blocks in order, fresh registers, and the term each came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from .isa import ROWS
+from .ptx import Comment, Immediate, Instruction, Label, LabelMark, Register, Statement
+
+Word = Register | Immediate
+
+
+class Block:
+    """A run of statements; `depth` is how many loops it stands in."""
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self.statements: list[Statement | Block] = []
+        self.term = ""
+
+    def flatten(self) -> Iterator[Statement]:
+        for each in self.statements:
+            if isinstance(each, Block):
+                yield from each.flatten()
+            else:
+                yield each
+
+
+class Builder:
+    """Emits into the current block; code that a loop does not change goes to the block before it.
+
+    Registers are numbered in the order of their making, so equal input gives equal text.
+    """
+
+    def __init__(self) -> None:
+        self.root = Block(0)
+        self.blocks = [self.root]
+        self.counts: dict[str, int] = {}
+        self.labels = 0
+        self.term = ""
+
+    # ---- registers and instructions --------------------------------------------------------------
+
+    def new(self, register_class: str) -> Register:
+        index = self.counts.get(register_class, 0)
+        self.counts[register_class] = index + 1
+        return Register(register_class, index)
+
+    def many(self, register_class: str, count: int) -> list[Register]:
+        return [self.new(register_class) for _ in range(count)]
+
+    def put(self, row: str, guard: Register | None = None, **operands: Any) -> Instruction:
+        instruction = ROWS[row].bind(guard=guard, **operands)
+        self._append(instruction)
+        return instruction
+
+    def op(self, row: str, *sources: Any) -> Register:
+        """The instruction with its sources in the row's order, into a fresh register."""
+        instr = ROWS[row]
+        (out,) = instr.outputs
+        fresh = self.new(instr.operands[out].value_type.register_class)
+        names = [name for name in instr.operands if name != out]
+        self.put(row, **{out: fresh}, **dict(zip(names, sources, strict=True)))
+        return fresh
+
+    def move(self, into: Register, value: Any) -> None:
+        self.put(f"mov_{into.type}", d=into, a=value)
+
+    def _append(self, statement: Statement) -> None:
+        block = self.blocks[-1]
+        if self.term != block.term:
+            block.statements.append(Comment(self.term))
+            block.term = self.term
+        block.statements.append(statement)
+
+    @contextmanager
+    def of(self, term: str) -> Iterator[None]:
+        """Instructions emitted inside belong to `term`."""
+        before, self.term = self.term, _one_line(term)
+        yield
+        self.term = before
+
+    # ---- control ---------------------------------------------------------------------------------
+
+    @property
+    def depth(self) -> int:
+        return self.blocks[-1].depth
+
+    @contextmanager
+    def at(self, depth: int) -> Iterator[None]:
+        """Emit at the end of the innermost open block of at most that loop depth."""
+        place = max(i for i, block in enumerate(self.blocks) if block.depth <= depth)
+        held, self.blocks = self.blocks, self.blocks[: place + 1]
+        yield
+        self.blocks = held
+
+    @contextmanager
+    def loop(self, counter: Register, begin: int, end: Any, step: int) -> Iterator[None]:
+        """A loop of at least one round: `counter` takes begin, begin + step, … below `end`."""
+        depth = self.depth
+        label = f"L{self.labels}"
+        self.labels += 1
+        self.move(counter, begin)
+        # what the body does not change is appended to `before` while the body is being written
+        before, body = Block(depth), Block(depth + 1)
+        self.blocks[-1].statements += [before, body]
+        self.blocks += [before, body]
+        self._append(LabelMark(label))
+        yield
+        self.put("add_s32", d=counter, a=counter, b=step)
+        again = self.op("setp_lt_s32", counter, end)
+        self.put("bra", guard=again, target=Label(label))
+        del self.blocks[-2:]
+        self.blocks[-1].term = ""  # what follows the loop names its term again
+
+    def statements(self) -> Sequence[Statement]:
+        return tuple(self.root.flatten())
+
+
+def _one_line(term: str) -> str:
+    """A term as a comment: one line of ASCII, which is all that the assembler takes."""
+    line = " ".join(term.replace("Σ", "sum").replace("…", "...").split())
+    line = line.encode("ascii", "replace").decode()
+    return line if len(line) <= 200 else line[:197] + "..."

@@ -1,0 +1,213 @@
+"""What the lowering of one kernel shares: the builder, the thread's place, and known values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..absence import Kinds
+from ..axes import Axis
+from ..free import free
+from ..terms import Term, subterms
+from .builder import Builder
+from .frames import Frame, Side
+from .ptx import Address, Register, Special, Symbol
+from .values import Value, kind_of
+
+
+@dataclass
+class Context:
+    """One kernel being lowered.
+
+    `grid` gives the block's index of each batch axis; `bound` the values of variables and of
+    terms that operations computed; `moving` the loop depth of each loop counter; `absent` says
+    of variables and buffers whether they may hold what a mask removed; `upper` are variables
+    that bound from above whatever is subtracted from them.
+    """
+
+    builder: Builder
+    pointers: dict[str, str] = field(default_factory=dict)
+    grid: dict[Axis, Value] = field(default_factory=dict)
+    bound: dict[Any, Value] = field(default_factory=dict)
+    moving: dict[Register, int] = field(default_factory=dict)
+    absent: dict[Any, Kinds] = field(default_factory=dict)
+    upper: set[Any] = field(default_factory=set)
+    memo: dict[Any, Value] = field(default_factory=dict)
+    parts: dict[Any, Register] = field(default_factory=dict)
+
+    # ---- the thread's place ----------------------------------------------------------------------
+
+    def once(self, name: Any, emit: Any) -> Register:
+        """A register computed before every loop, once for each name."""
+        if name not in self.parts:
+            with self.builder.at(0):
+                self.parts[name] = emit()
+        return self.parts[name]
+
+    @property
+    def thread(self) -> Register:
+        return self.once("thread", lambda: self.builder.op("mov_special", Special("tid.x")))
+
+    @property
+    def lane(self) -> Register:
+        return self.once("lane", lambda: self.builder.op("and_b32", self.thread, 31))
+
+    @property
+    def warp(self) -> Register:
+        return self.once("warp", lambda: self.builder.op("shr_u32", self.thread, 5))
+
+    def warp_place(self, warps: int, stride: int) -> Register:
+        """The warp's place among `warps` whose members are `stride` warps apart."""
+
+        def emit() -> Register:
+            b = self.builder
+            place = self.warp if stride == 1 else b.op("div_u32", self.warp, stride)
+            return b.op("rem_u32", place, warps)
+
+        return self.once(("warp", warps, stride), emit)
+
+    def pointer(self, array: str) -> Register:
+        """The global address of an array's first element."""
+
+        def emit() -> Register:
+            b = self.builder
+            given = b.op("ld_param_u64", Address(Symbol(self.pointers[array])))
+            return b.op("cvta_to_global_u64", given)
+
+        return self.once(("pointer", array), emit)
+
+    def base(self, side: Side) -> Register:
+        """The coordinate of the side's offset 0, its moving part aside."""
+        return self.once(("side", side.placing), lambda: self._base(side, side.origin))
+
+    def local_base(self, side: Side) -> Register:
+        """The same, counted from the block's own first coordinate."""
+        name = ("local", side.lane_steps, side.warp_step, side.warps, side.warp_stride)
+        return self.once(name, lambda: self._base(side, None))
+
+    def _base(self, side: Side, origin: Register | None) -> Register:
+        b = self.builder
+        total: Any = None
+        for shift, mask, step in lane_runs(side.lane_steps):
+            part = b.op("shr_u32", self.lane, shift) if shift else self.lane
+            part = b.op("and_b32", part, mask)
+            part = b.op("mul_lo_s32", part, step) if step > 1 else part
+            total = part if total is None else b.op("add_s32", total, part)
+        if side.warps > 1:
+            place = self.warp_place(side.warps, side.warp_stride)
+            part = b.op("mul_lo_s32", place, side.warp_step)
+            total = part if total is None else b.op("add_s32", total, part)
+        if origin is not None:
+            total = origin if total is None else b.op("add_s32", total, origin)
+        if total is None:
+            total = b.new("b32")
+            b.move(total, 0)
+        return total
+
+    def coordinates(self, side: Side) -> Value:
+        """The side's coordinates, a word for each register index."""
+        name = ("coordinates", side.placing, side.offsets, side.moving)
+        if name not in self.memo:
+            depth = self.moving.get(side.moving, 0) if isinstance(side.moving, Register) else 0
+            with self.builder.at(depth):
+                base, fixed = self.base(side), 0
+                if isinstance(side.moving, Register):
+                    base = self.builder.op("add_s32", base, side.moving)
+                else:
+                    fixed = side.moving
+                words = tuple(
+                    self.builder.op("add_s32", base, fixed + offset) if fixed + offset else base
+                    for offset in side.offsets
+                )
+            self.memo[name] = Value("rows", "s32", words, depth)
+        return self.memo[name]
+
+    def inside(self, side: Side) -> Value | None:
+        """Whether each coordinate lies before the side's bound; None where all do."""
+        if side.bound is None:
+            return None
+        name = ("inside", side.placing, side.offsets, side.moving, side.bound)
+        if name not in self.memo:
+            at = self.coordinates(side)
+            with self.builder.at(at.depth):
+                words = tuple(self.builder.op("setp_lt_s32", w, side.bound) for w in at.words)
+            self.memo[name] = Value("rows", "pred", words, at.depth)
+        return self.memo[name]
+
+    # ---- known values ----------------------------------------------------------------------------
+
+    def uses(self, term: Any, frame: Frame) -> tuple[bool, bool]:
+        """Whether a term's value differs between rows, and between columns, of a frame."""
+        name = ("uses", term, frame.row.axis, frame.column.axis)
+        if name not in self.memo:
+            self.memo[name] = self._uses(term, frame)  # type: ignore[assignment]
+        return self.memo[name]  # type: ignore[return-value]
+
+    def _uses(self, term: Any, frame: Frame) -> tuple[bool, bool]:
+        if term in self.bound:
+            kind = self.bound[term].kind
+            return kind in ("rows", "tile"), kind in ("columns", "tile")
+        if term.head == "Idx":
+            return term.args[0] is frame.row.axis, term.args[0] is frame.column.axis
+        if term.head == "Red":
+            axes = free(term)
+            return frame.row.axis in axes, frame.column.axis in axes
+        below = [self.uses(child, frame) for child in term.children if child.sort == "Expr"]
+        return any(row for row, _ in below), any(column for _, column in below)
+
+    def name_of(self, term: Any, frame: Frame) -> Any:
+        """What a term's value in a frame depends on: the term, and the sides that it uses."""
+        row, column = self.uses(term, frame)
+        sides = tuple(
+            (side.placing, side.offsets, side.moving, side.bound) if used else None
+            for side, used in ((frame.row, row), (frame.column, column))
+        )
+        return term, kind_of(row, column), sides
+
+    def bind(self, term: Any, value: Value) -> None:
+        """Give a variable its value; what was computed from an earlier one is forgotten."""
+        if term in self.bound:
+            self.forget({term})
+        self.bound[term] = value
+
+    def unbind(self, term: Any) -> None:
+        del self.bound[term]
+        self.forget({term})
+
+    def forget(self, terms: set[Any]) -> None:
+        self.memo = {name: v for name, v in self.memo.items() if not _mentions(name, terms)}
+
+    def leave(self, depth: int) -> None:
+        """Drop what was computed in loops deeper than `depth`."""
+        self.memo = {
+            name: value
+            for name, value in self.memo.items()
+            if not isinstance(value, Value) or value.depth <= depth
+        }
+
+
+def _mentions(name: Any, terms: Iterable[Any]) -> bool:
+    return any(
+        not terms.isdisjoint(subterms(part))  # type: ignore[attr-defined]
+        for part in name
+        if isinstance(part, Term)
+    )
+
+
+def lane_runs(steps: tuple[int, ...]) -> list[tuple[int, int, int]]:
+    """Runs of lane bits whose steps double, as (shift, mask, step).
+
+    >>> lane_runs((2, 4, 0, 0, 0)), lane_runs((0, 0, 1, 2, 4))
+    ([(0, 3, 2)], [(2, 7, 1)])
+    """
+    runs: list[tuple[int, int, int]] = []
+    bit = 0
+    while bit < len(steps):
+        end = bit + 1
+        while end < len(steps) and steps[bit] and steps[end] == 2 * steps[end - 1]:
+            end += 1
+        if steps[bit]:
+            runs.append((bit, (1 << end - bit) - 1, steps[bit]))
+        bit = end
+    return runs

@@ -1,0 +1,236 @@
+"""How a pointwise term is computed in a frame: element by element, each part as early as it can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..absence import LOG, ZERO, absence_of
+from ..dtypes import DTYPES
+from ..errors import LoweringError
+from ..operators import OPERATORS
+from .context import Context
+from .frames import Frame
+from .memory import load_values
+from .pointwise import COMPARE, INTEGER, LOGIC, REAL, exponential
+from .ptx import Register
+from .values import Type, Value, constant, each
+
+INF = float("inf")
+
+
+def compute(ctx: Context, term: Any, frame: Frame) -> Value:
+    """The term's value in the frame; what is known already is not computed again."""
+    if term in ctx.bound:
+        return ctx.bound[term]
+    name = ctx.name_of(term, frame)
+    if name not in ctx.memo:
+        ctx.memo[name] = _compute(ctx, term, frame)
+    return ctx.memo[name]
+
+
+def _compute(ctx: Context, term: Any, frame: Frame) -> Value:
+    head = term.head
+    if head == "Num":
+        return constant(term.args[0])
+    if head == "Idx":
+        return _index(ctx, term.args[0], frame)
+    if head == "Load":
+        return load_values(ctx, term, frame)
+    if head == "Cast":
+        return _cast(ctx, term, frame)
+    if head in ("Risk", "Mat"):
+        return compute(ctx, term.args[0], frame)
+    if head not in OPERATORS:
+        raise LoweringError(f"lowering: got {head} inside a pointwise expression: {term}")
+    if head == "Exp":
+        return _exponential(ctx, term, frame)
+    operands = tuple(compute(ctx, child, frame) for child in term.args)
+    if all(operand.is_constant for operand in operands):
+        return constant(_fold(head, operands))
+    if head == "Where":
+        return _where(ctx, operands, frame)
+    if head in COMPARE:
+        return _compare(ctx, head, operands, frame)
+    if head in LOGIC:
+        tests = tuple(truth(ctx, operand, frame) for operand in operands)
+        return _emit(ctx, LOGIC[head], tests, frame, "pred")
+    if head in INTEGER and all(_integral(operand) for operand in operands):
+        whole = tuple(_as_s32(operand) for operand in operands)
+        return _emit(ctx, INTEGER[head], whole, frame, "s32")
+    if head not in REAL:
+        raise LoweringError(f"lowering: got {head} of real numbers: {term}; wants integers")
+    return _real(ctx, term, tuple(real(ctx, operand, frame) for operand in operands), frame)
+
+
+def _fold(head: str, operands: tuple[Value, ...]) -> float:
+    with np.errstate(all="ignore"):
+        return float(OPERATORS[head].meaning(*(np.float64(o.words[0]) for o in operands)))
+
+
+def _index(ctx: Context, axis: Any, frame: Frame) -> Value:
+    if axis is frame.row.axis:
+        return ctx.coordinates(frame.row)
+    if axis is frame.column.axis:
+        at = ctx.coordinates(frame.column)
+        return Value("columns", "s32", at.words, at.depth)
+    if axis not in ctx.grid:
+        raise LoweringError(f"lowering: the axis {axis} is neither of the grid nor of the tile")
+    return ctx.grid[axis]
+
+
+def _emit(ctx: Context, emit: Any, operands: tuple[Value, ...], frame: Frame, type_: Type) -> Value:
+    """Emit word by word at the loop depth of the deepest operand."""
+    depth = max(operand.depth for operand in operands)
+    with ctx.builder.at(depth):
+        return each(operands, frame, lambda *words: emit(ctx.builder, *words), type_, depth)
+
+
+# ---- kinds of values -----------------------------------------------------------------------------
+
+
+def _integral(value: Value) -> bool:
+    if value.is_constant:
+        return value.type != "pred" and abs(value.words[0]) < 2**31 and (
+            value.words[0] == int(value.words[0])
+        )
+    return value.type == "s32"
+
+
+def _as_s32(value: Value) -> Value:
+    if value.is_constant:
+        return Value("scalar", "s32", (int(value.words[0]),), value.depth)
+    return value
+
+
+def real(ctx: Context, value: Value, frame: Frame) -> Value:
+    """The value as f32: integers converted, truth as 0 and 1."""
+    if value.type == "f32" or value.is_constant:
+        return Value(value.kind, "f32", value.words, value.depth)
+    if value.type == "s32":
+        return _emit(ctx, lambda b, x: b.op("cvt_rn_f32_s32", x), (value,), frame, "f32")
+    return _emit(ctx, lambda b, p: b.op("selp_f32", 1.0, 0.0, p), (value,), frame, "f32")
+
+
+def truth(ctx: Context, value: Value, frame: Frame) -> Value:
+    """The value as a predicate: whether it differs from 0."""
+    if value.type == "pred":
+        return value
+    row = "setp_ne_s32" if value.type == "s32" else "setp_neu_f32"
+    zero = 0 if value.type == "s32" else 0.0
+    return _emit(ctx, lambda b, x: b.op(row, _register(ctx, x), zero), (value,), frame, "pred")
+
+
+def _register(ctx: Context, word: Any) -> Register:
+    if isinstance(word, Register):
+        return word
+    register = ctx.builder.new("f32" if isinstance(word, float) else "b32")
+    ctx.builder.move(register, word)
+    return register
+
+
+# ---- operators that need more than one instruction -----------------------------------------------
+
+
+def _exponential(ctx: Context, term: Any, frame: Frame) -> Value:
+    """exp(c * x) takes one multiplication for both constants."""
+    inner, scale = term.args[0], 1.0
+    if inner.head == "Mul":
+        for constant_, other in (inner.args, reversed(inner.args)):
+            if constant_.head == "Num" and abs(constant_.args[0]) < INF:
+                inner, scale = other, constant_.args[0]
+                break
+    value = real(ctx, compute(ctx, inner, frame), frame)
+    if value.is_constant:
+        return constant(float(np.exp(scale * value.words[0])))
+    return _emit(ctx, lambda b, x: exponential(b, x, scale), (value,), frame, "f32")
+
+
+def _where(ctx: Context, operands: tuple[Value, ...], frame: Frame) -> Value:
+    condition, chosen, otherwise = operands
+    if condition.is_constant:
+        return chosen if condition.words[0] else otherwise
+    test = truth(ctx, condition, frame)
+    if _integral(chosen) and _integral(otherwise) and "s32" in (chosen.type, otherwise.type):
+        row, values, type_ = "selp_s32", (_as_s32(chosen), _as_s32(otherwise)), "s32"
+    else:
+        row, type_ = "selp_f32", "f32"
+        values = (real(ctx, chosen, frame), real(ctx, otherwise, frame))
+    return _emit(
+        ctx,
+        lambda b, p, x, y: b.op(row, x, y, p),
+        (test, *values),
+        frame,
+        type_,  # type: ignore[arg-type]
+    )
+
+
+def _compare(ctx: Context, head: str, operands: tuple[Value, ...], frame: Frame) -> Value:
+    on_real, on_integer = COMPARE[head]
+    if all(_integral(operand) for operand in operands):
+        emit, pair = on_integer, tuple(_as_s32(operand) for operand in operands)
+    else:
+        emit, pair = on_real, tuple(real(ctx, operand, frame) for operand in operands)
+    return _emit(ctx, lambda b, x, y: emit(b, _register(ctx, x), y), pair, frame, "pred")
+
+
+def _cast(ctx: Context, term: Any, frame: Frame) -> Value:
+    dtype, child = DTYPES[term.args[0]], term.args[1]
+    value = real(ctx, compute(ctx, child, frame), frame)
+    if dtype.name == "f32":
+        return value
+    there, back = f"cvt_rn_{dtype.name}_f32", f"cvt_f32_{dtype.name}"
+    return _emit(
+        ctx, lambda b, x: b.op(back, b.op(there, _register(ctx, x))), (value,), frame, "f32"
+    )
+
+
+def _real(ctx: Context, term: Any, operands: tuple[Value, ...], frame: Frame) -> Value:
+    """An operator on reals, with the conventions for absent elements where both may be absent."""
+    head = term.head
+    if head in ("Sub", "Div"):
+        left, right = (absence_of(child, ctx.absent) for child in term.args)
+        if head == "Sub" and left & right & LOG:
+            return _guarded_difference(ctx, term.args[1], operands, frame)
+        if head == "Div" and left & right & ZERO:
+            return _guarded_quotient(ctx, operands, frame)
+    return _emit(ctx, REAL[head], operands, frame, "f32")
+
+
+def _guarded_difference(
+    ctx: Context, right: Any, operands: tuple[Value, ...], frame: Frame
+) -> Value:
+    """a - b with (-inf) - (-inf) = -inf. Where b bounds a from above, b = -inf implies a = -inf,
+    so that taking 0 for b does it once a row; elsewhere the result is chosen element by element."""
+    a, b = operands
+    if right in ctx.upper:
+        name = ctx.name_of(right, frame)
+        guarded = ("guarded", *name)
+        if guarded not in ctx.memo:
+            ctx.memo[guarded] = _emit(ctx, _zero_for_minus_infinity, (b,), frame, "f32")
+        return _emit(ctx, REAL["Sub"], (a, ctx.memo[guarded]), frame, "f32")
+    difference = _emit(ctx, REAL["Sub"], operands, frame, "f32")
+    return _emit(
+        ctx,
+        lambda b, x, y: b.op("selp_f32", -INF, y, b.op("setp_eq_f32", _register(ctx, x), -INF)),
+        (a, difference),
+        frame,
+        "f32",
+    )
+
+
+def _zero_for_minus_infinity(b: Any, x: Any) -> Any:
+    return b.op("selp_f32", 0.0, x, b.op("setp_eq_f32", x, -INF))
+
+
+def _guarded_quotient(ctx: Context, operands: tuple[Value, ...], frame: Frame) -> Value:
+    """a / b with 0 / 0 = 0."""
+    quotient = _emit(ctx, REAL["Div"], operands, frame, "f32")
+
+    def emit(b: Any, x: Any, y: Any, q: Any) -> Any:
+        none = b.op("setp_eq_f32", _register(ctx, y), 0.0)
+        both = b.op("and_pred", none, b.op("setp_eq_f32", _register(ctx, x), 0.0))
+        return b.op("selp_f32", 0.0, q, both)
+
+    return _emit(ctx, emit, (*operands, quotient), frame, "f32")

@@ -1,0 +1,95 @@
+"""How a tile is reduced: in each thread's registers first, then across the lanes that share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..axes import Axis
+from ..monoids import MONOIDS
+from ..terms import make
+from .context import Context
+from .expression import compute, real
+from .frames import Frame
+from .pointwise import REAL
+from .values import Value, kind_of, places
+
+FULL_WARP = 0xFFFFFFFF
+
+
+def fold_words(ctx: Context, monoid: str, words: list[Any]) -> Any:
+    """The words combined pairwise, in a balanced tree."""
+    emit = REAL[MONOIDS[monoid].operator]
+    while len(words) > 1:
+        pairs = [words[i : i + 2] for i in range(0, len(words), 2)]
+        words = [emit(ctx.builder, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return words[0]
+
+
+def across_lanes(ctx: Context, monoid: str, word: Any, bits: tuple[int, ...]) -> Any:
+    """The word combined over the lanes that differ in these bits; all of them get the result."""
+    emit = REAL[MONOIDS[monoid].operator]
+    b = ctx.builder
+    for bit in bits:
+        other = b.new("f32")
+        b.put("shfl_sync_bfly_b32", d=other, a=word, b=1 << bit, c=31, mask=FULL_WARP)
+        word = emit(b, word, other)
+    return word
+
+
+def fold_rows(ctx: Context, monoid: str, tile: Value, frame: Frame) -> Value:
+    """Each row of a tile folded over its columns."""
+    columns = len(frame.column.offsets)
+    words = []
+    for row in range(len(frame.row.offsets)):
+        held = [tile.at(row, column, columns) for column in range(columns)]
+        word = fold_words(ctx, monoid, held)
+        words.append(across_lanes(ctx, monoid, word, frame.row.sharing_bits))
+    return Value("rows", "f32", tuple(words), ctx.builder.depth)
+
+
+def inner_fold(ctx: Context, red: Any, frame: Frame) -> Value:
+    """A reduction inside the body: the lanes that hold the same element take turns along it."""
+    monoid, axis, body = red.args
+    uses = ctx.uses(red, frame)
+    bits = _sharing(frame, uses, axis)
+    kind = kind_of(*uses)
+    b = ctx.builder
+    count = len(places(kind, frame))
+    totals = b.many("f32", count)
+    for total in totals:
+        b.move(total, MONOIDS[monoid.head].identity)
+    index_of = make("Idx", axis)
+    turn = ctx.once(("turn", bits), lambda: _turn(ctx, bits)) if bits else None
+    if axis.size:
+        counter = b.new("b32")
+        with b.loop(counter, 0, axis.size, 1 << len(bits)):
+            index = b.op("add_s32", counter, turn) if turn is not None else counter
+            ctx.bind(index_of, Value("scalar", "s32", (index,), b.depth))
+            value = real(ctx, compute(ctx, body, frame), frame)
+            for total, place in zip(totals, places(kind, frame), strict=True):
+                word = value.at(*place, len(frame.column.offsets))
+                b.move(total, REAL[MONOIDS[monoid.head].operator](b, total, word))
+        ctx.unbind(index_of)
+        ctx.leave(b.depth)
+    words = [across_lanes(ctx, monoid.head, total, bits) for total in totals]
+    return Value(kind, "f32", tuple(words), b.depth)
+
+
+def _sharing(frame: Frame, uses: tuple[bool, bool], axis: Axis) -> tuple[int, ...]:
+    """The lane bits over which the values do not differ, as many as divide the axis evenly."""
+    used = [side for side, used in zip((frame.row, frame.column), uses, strict=True) if used]
+    bits = [bit for bit in range(5) if all(bit in side.sharing_bits for side in used)]
+    while bits and axis.size % (1 << len(bits)):
+        bits.pop()
+    return tuple(bits)
+
+
+def _turn(ctx: Context, bits: tuple[int, ...]) -> Any:
+    """This lane's number among the lanes that share: its bits, put together."""
+    b = ctx.builder
+    turn: Any = None
+    for place, bit in enumerate(bits):
+        part = b.op("and_b32", b.op("shr_u32", ctx.lane, bit), 1)
+        part = b.op("shl_b32", part, place) if place else part
+        turn = part if turn is None else b.op("or_b32", turn, part)
+    return turn

@@ -1,0 +1,344 @@
+"""How elements travel between global memory and registers, in words as wide as alignment proves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ..dtypes import DTYPES, Dtype
+from ..errors import LoweringError
+from ..terms import make
+from .affine import Affine, linear
+from .context import Context
+from .frames import Frame, Side
+from .ptx import Address, Register
+from .values import Value, kind_of, places
+
+Place = tuple[int, int]  # register indices on the row and on the column side
+
+
+@dataclass(frozen=True)
+class Element:
+    """One element of a transfer: where it stands in the tile, its byte offset, its predicate."""
+
+    place: Place
+    offset_bytes: int
+    inside: Any
+
+
+@dataclass(frozen=True)
+class Word:
+    """A register of 16 or 32 bits and the places of the elements in it, lowest first."""
+
+    register: Register
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where a tile's elements lie: a base register and constant offsets, or an address each."""
+
+    base: Register
+    elements: tuple[Element, ...]
+    align_bytes: int
+    depth: int
+
+
+# ---- addresses -----------------------------------------------------------------------------------
+
+
+def granularity(side: Side) -> int:
+    """A power of two or more that divides the coordinate of the side's offset 0."""
+    parts = [step for step in side.lane_steps if step]
+    parts += [side.warp_step] if side.warps > 1 else []
+    parts += [side.extent] if side.origin is not None else []
+    if isinstance(side.moving, Register):
+        parts.append(side.moving_step)
+    elif side.moving:
+        parts.append(side.moving)
+    return math.gcd(*parts) if parts else 0
+
+
+def alignment(form: Affine, frame: Frame, dtype: Dtype) -> int:
+    """Bytes that divide the address of the element at offset 0, for every thread; 16 at most."""
+    rows, columns = frame.row, frame.column
+    terms = [16 // dtype.size_bytes, form.constant]
+    for axis, scale in form.axes:
+        side = rows if axis is rows.axis else columns if axis is columns.axis else None
+        terms.append(scale * (granularity(side) if side is not None else 1))
+    terms += [scale for _, scale in form.terms]
+    return math.gcd(*terms) * dtype.size_bytes
+
+
+def access(ctx: Context, load: Any, frame: Frame) -> Access:
+    """Where the elements of a load lie. Emits the address arithmetic, as early as it can."""
+    dtype = DTYPES[load.args[0].args[1]]
+    form = linear(load)
+    uses_rows, uses_columns = ctx.uses(load, frame)
+    kind = kind_of(uses_rows, uses_columns)
+    if any(any(ctx.uses(term, frame)) for term, _ in form.terms):
+        return _scattered(ctx, load, frame, dtype, kind)
+    base, depth = _base(ctx, load, form, frame, dtype)
+    steps = (form.coefficient(frame.row.axis), form.coefficient(frame.column.axis))
+    elements = tuple(
+        Element(
+            (row, column),
+            dtype.size_bytes
+            * (
+                steps[0] * (frame.row.offsets[row] if uses_rows else 0)
+                + steps[1] * (frame.column.offsets[column] if uses_columns else 0)
+            ),
+            inside(ctx, frame, kind, (row, column)),
+        )
+        for row, column in places(kind, frame)
+    )
+    return Access(base, elements, alignment(form, frame, dtype), depth)
+
+
+def inside(ctx: Context, frame: Frame, kind: str, place: Place) -> Any:
+    """The predicate that the place lies before both bounds, or None where it always does."""
+    rows = ctx.inside(frame.row) if kind in ("rows", "tile") else None
+    columns = ctx.inside(frame.column) if kind in ("columns", "tile") else None
+    if rows is None or columns is None:
+        if rows is not None:
+            return rows.words[place[0]]
+        return columns.words[place[1]] if columns is not None else None
+    name = ("both", rows.words[place[0]], columns.words[place[1]])
+    if name not in ctx.memo:
+        depth = max(rows.depth, columns.depth)
+        with ctx.builder.at(depth):
+            both = ctx.builder.op("and_pred", *name[1:])
+        ctx.memo[name] = Value("scalar", "pred", (both,), depth)
+    return ctx.memo[name].words[0]
+
+
+def _base(
+    ctx: Context, load: Any, form: Affine, frame: Frame, dtype: Dtype
+) -> tuple[Register, int]:
+    """The address of the element at offset 0, and the loop depth at which it is known.
+
+    Parts known before every loop are summed there; the others are added where they are known.
+    """
+    from .expression import compute
+
+    rows, columns = frame.row, frame.column
+    fixed: list[tuple[Any, int]] = []
+    moving: list[tuple[Any, int, int]] = []
+    constant = form.constant
+    for axis, scale in form.axes:
+        side = rows if axis is rows.axis else columns if axis is columns.axis else None
+        if side is None:
+            value = compute(ctx, make("Idx", axis), frame)
+            (fixed if not value.depth else moving).append(
+                (value.words[0], scale) if not value.depth else (value.words[0], scale, value.depth)
+            )
+            continue
+        fixed.append((ctx.base(side), scale))
+        if isinstance(side.moving, Register):
+            moving.append((side.moving, scale, ctx.moving[side.moving]))
+        else:
+            constant += scale * side.moving
+    for term, scale in form.terms:
+        value = compute(ctx, term, frame)
+        moving.append((value.words[0], scale, value.depth))
+    array = load.args[0].args[0]
+    name = ("base", array, constant, tuple(fixed))
+    address = ctx.once(name, lambda: _sum(ctx, ctx.pointer(array), constant, fixed, dtype))
+    depth = 0
+    for word, scale, at in sorted(moving, key=lambda part: part[2]):
+        depth = max(depth, at)
+        part = ("moved", address, word, scale)
+        if part not in ctx.memo:
+            with ctx.builder.at(depth):
+                moved = _sum(ctx, address, 0, [(word, scale)], dtype)
+            ctx.memo[part] = Value("scalar", "s32", (moved,), depth)
+        address = ctx.memo[part].words[0]
+    return address, depth
+
+
+def _sum(
+    ctx: Context, start: Register, constant: int, parts: list[tuple[Any, int]], dtype: Dtype
+) -> Register:
+    """start + size * (constant + Σ scale * word), in 64 bits."""
+    b = ctx.builder
+    address = start
+    for word, scale in parts:
+        step_bytes = scale * dtype.size_bytes
+        if isinstance(word, int):
+            constant += scale * word
+        elif -(2**31) <= step_bytes < 2**31:
+            address = b.op("mad_wide_s32", word, step_bytes, address)
+        else:
+            address = b.op("mad_lo_s64", b.op("cvt_s64_s32", word), step_bytes, address)
+    offset_bytes = constant * dtype.size_bytes
+    return b.op("add_s64", address, offset_bytes) if offset_bytes else address
+
+
+def _scattered(ctx: Context, load: Any, frame: Frame, dtype: Dtype, kind: Any) -> Access:
+    raise LoweringError(
+        f"lowering: the index of {load} depends on a tile's axis through //, %, min, max or a "
+        "load, which is not lowered yet; an affine index of the tile's axes would be"
+    )
+
+
+# ---- words ---------------------------------------------------------------------------------------
+
+
+def spans(
+    offsets_bytes: list[int], size_bytes: int, align_bytes: int, most_bytes: int
+) -> list[list[int]]:
+    """Indices grouped into runs of consecutive elements, each run aligned to its own length.
+
+    >>> spans([0, 2, 4, 6, 10], 2, 16, 16)
+    [[0, 1, 2, 3], [4]]
+    """
+    order = sorted(range(len(offsets_bytes)), key=lambda index: offsets_bytes[index])
+    groups: list[list[int]] = []
+    start = 0
+    while start < len(order):
+        first = offsets_bytes[order[start]]
+        width = min(most_bytes, align_bytes)
+        while width > size_bytes:
+            count = width // size_bytes
+            run = [offsets_bytes[i] - first for i in order[start : start + count]]
+            if first % width == 0 and run == [size_bytes * i for i in range(count)]:
+                break
+            width //= 2
+        count = max(width // size_bytes, 1)
+        groups.append(order[start : start + count])
+        start += count
+    return groups
+
+
+def grouped(found: Access, frame: Frame, size_bytes: int) -> list[list[Element]]:
+    """The elements in runs that one instruction can move; all of a run are inside, or none."""
+    offsets = [element.offset_bytes for element in found.elements]
+    row, column = _uniform(frame.row), _uniform(frame.column)
+    for most in (column, min(row, column)):
+        runs = spans(offsets, size_bytes, found.align_bytes, min(16, size_bytes * most))
+        chosen = [[found.elements[index] for index in run] for run in runs]
+        if all(len({element.place[0] for element in run}) == 1 for run in chosen):
+            break  # runs along rows: only the columns' bound can cut them
+    return chosen
+
+
+def _uniform(side: Side) -> int:
+    """How many neighbours, from a multiple of that many on, lie inside or outside together."""
+    return 16 if side.bound is None else math.gcd(16, side.bound, granularity(side))
+
+
+def load_words(ctx: Context, load: Any, frame: Frame, *, here: bool = False) -> list[Word]:
+    """The elements of a load, zero where they lie outside. `here` keeps them in this loop."""
+    dtype = DTYPES[load.args[0].args[1]]
+    found = access(ctx, load, frame)
+    depth = ctx.builder.depth if here else found.depth
+    predicates = [ctx.inside(side) for side in (frame.row, frame.column)]
+    depth = max([depth, *(p.depth for p in predicates if p is not None)])
+    words: list[Word] = []
+    with ctx.builder.at(depth):
+        for run in grouped(found, frame, dtype.size_bytes):
+            words += _load_run(ctx, found.base, run, dtype)
+    return words
+
+
+def _load_run(ctx: Context, base: Register, run: list[Element], dtype: Dtype) -> list[Word]:
+    b = ctx.builder
+    width_bytes = len(run) * dtype.size_bytes
+    kind = "f32" if dtype.name == "f32" else "b16" if width_bytes == 2 else "b32"
+    count = max(width_bytes // 4, 1)
+    registers = b.many(kind, count)
+    predicate = run[0].inside
+    if predicate is not None:
+        for register in registers:
+            b.move(register, 0.0 if kind == "f32" else 0)
+    vector = f"v{count}_" if count > 1 else ""
+    b.put(
+        f"ld_global_nc_{vector}{kind}",
+        guard=predicate,
+        d=registers if count > 1 else registers[0],
+        a=Address(base, run[0].offset_bytes),
+    )
+    each = len(run) // count
+    return [
+        Word(register, tuple(e.place for e in run[i * each : (i + 1) * each]))
+        for i, register in enumerate(registers)
+    ]
+
+
+def unpacked(ctx: Context, words: list[Word]) -> dict[Place, Register]:
+    """One register for each element: words of two halves taken apart."""
+    found: dict[Place, Register] = {}
+    for word in words:
+        if len(word.places) == 1:
+            found[word.places[0]] = word.register
+            continue
+        halves = ctx.builder.many("b16", 2)
+        ctx.builder.put("mov_unpack_b32", d=halves, a=word.register)
+        found.update(zip(word.places, halves, strict=True))
+    return found
+
+
+def load_values(ctx: Context, load: Any, frame: Frame, *, here: bool = False) -> Value:
+    """The elements of a load as a value: f32 for reals, s32 for integers."""
+    dtype = DTYPES[load.args[0].args[1]]
+    if dtype.name == "i64":
+        raise LoweringError(f"lowering: {load.args[0]} is i64, which is not lowered yet; wants i32")
+    found = access(ctx, load, frame)
+    words = load_words(ctx, load, frame, here=here)
+    predicates = [ctx.inside(side) for side in (frame.row, frame.column)]
+    depth = max([found.depth, *(p.depth for p in predicates if p is not None)])
+    depth = ctx.builder.depth if here else depth
+    with ctx.builder.at(depth):
+        raw = unpacked(ctx, words)
+        kind = kind_of(*ctx.uses(load, frame))
+        order = [raw[place] for place in places(kind, frame)]
+        if dtype.name in ("f16", "bf16"):
+            order = [ctx.builder.op(f"cvt_f32_{dtype.name}", word) for word in order]
+    return Value(kind, "s32" if dtype.is_integer else "f32", tuple(order), depth)
+
+
+# ---- stores --------------------------------------------------------------------------------------
+
+
+def store_values(
+    ctx: Context, array: Any, axes: tuple[Any, ...], value: Value, frame: Frame, only: Any
+) -> None:
+    """Write a value to `array[axes]`, rounded to its dtype, where the places are inside.
+
+    `only` is a predicate that the storing threads satisfy besides, or None.
+    """
+    load = make("Load", array, tuple(make("Idx", axis) for axis in axes))
+    dtype = DTYPES[array.args[1]]
+    found = access(ctx, load, frame)
+    columns = len(frame.column.offsets)
+    for run in grouped(found, frame, dtype.size_bytes):
+        words = [value.at(*element.place, columns) for element in run]
+        guard = run[0].inside
+        if only is not None:
+            guard = only if guard is None else ctx.builder.op("and_pred", guard, only)
+        _store_run(ctx, found.base, run, words, dtype, guard)
+
+
+def _store_run(
+    ctx: Context, base: Register, run: list[Element], words: list[Any], dtype: Dtype, guard: Any
+) -> None:
+    b = ctx.builder
+    if dtype.name == "f32":
+        kind, packed = "f32", words
+    elif len(words) == 1:
+        kind, packed = "b16", [b.op(f"cvt_rn_{dtype.name}_f32", words[0])]
+    else:
+        kind, packed = "b32", [pack(ctx, dtype.name, *words[i : i + 2]) for i in range(0, len(words), 2)]
+    vector = f"v{len(packed)}_" if len(packed) > 1 else ""
+    b.put(
+        f"st_global_{vector}{kind}",
+        guard=guard,
+        a=Address(base, run[0].offset_bytes),
+        b=packed if len(packed) > 1 else packed[0],
+    )
+
+
+def pack(ctx: Context, dtype: str, low: Any, high: Any) -> Register:
+    """Two reals rounded to 16 bits in one register, the first in the lower half."""
+    return ctx.builder.op(f"cvt_rn_{dtype}x2_f32", high, low)

@@ -1,0 +1,150 @@
+"""How long a stage takes: its work over a machine's rates, in microseconds by resource."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+
+from .errors import ScheduleError
+from .machines import Machine
+
+WARP_THREADS = 32
+_ALLOCATION_REGISTERS = 256  # registers are given to a warp in units of this many
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one stage does, summed over its blocks, and the shape of a block.
+
+    `l2_bytes` cross from the L2 into the SMs, `shared_bytes` move through shared memory, and
+    `hbm_bytes` cross the memory bus at least once. `serial_steps` is the longest chain of
+    dependent trips to memory in one block.
+    """
+
+    mma_flop: float = 0.0
+    fma_flop: float = 0.0  # a fused multiply-add counts as 2
+    mufu_ops: float = 0.0
+    alu_ops: float = 0.0
+    hbm_bytes: float = 0.0
+    l2_bytes: float = 0.0
+    shared_bytes: float = 0.0
+    ctas: int = 1
+    warps_per_cta: int = 4
+    registers_per_thread: int = 128
+    shared_bytes_per_cta: int = 0
+    serial_steps: int = 0
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            assert math.isfinite(value) and value >= 0, f"work: {item.name} is {value}"
+        assert self.ctas >= 1 and self.warps_per_cta >= 1, self
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A prediction: `total_us`, and the time each resource alone would take."""
+
+    total_us: float
+    resource_us: dict[str, float]
+    launch_us: float
+    ctas: int
+    resident_ctas: int  # on one SM at a time
+    waves: float  # of blocks over the SMs
+    bound_by: str = field(default="")
+
+    def __str__(self) -> str:
+        rows = [("total", self.total_us), ("launch", self.launch_us), *self.resource_us.items()]
+        lines = [f"{name:<8}{value:>12.2f} us" for name, value in rows]
+        lines.append(
+            f"{self.ctas} blocks, {self.resident_ctas} an SM at a time, {self.waves:.2f} waves; "
+            f"bound by {self.bound_by}"
+        )
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """How many blocks of a shape one SM holds, and what limits it."""
+
+    work: Work
+    machine: Machine
+
+    @cached_property
+    def limits(self) -> dict[str, int]:
+        work, machine = self.work, self.machine
+        per_warp = work.registers_per_thread * WARP_THREADS
+        per_warp = -(-per_warp // _ALLOCATION_REGISTERS) * _ALLOCATION_REGISTERS
+        shared = work.shared_bytes_per_cta + machine.shared_bytes_reserved
+        return {
+            "registers": machine.registers // max(per_warp * work.warps_per_cta, 1),
+            "shared memory": machine.shared_bytes // shared,
+            "warps": machine.warps // work.warps_per_cta,
+            "blocks": machine.ctas,
+        }
+
+    @property
+    def ctas(self) -> int:
+        return min(self.limits.values())
+
+
+def resident_ctas(work: Work, machine: Machine) -> int:
+    """Blocks an SM holds at a time; ScheduleError with the numbers where not even one fits."""
+    if work.registers_per_thread > machine.registers_per_thread:
+        raise ScheduleError(
+            f"{machine.name}: got {work.registers_per_thread} registers a thread, "
+            f"wants at most {machine.registers_per_thread}"
+        )
+    if work.shared_bytes_per_cta > machine.shared_bytes_per_cta:
+        raise ScheduleError(
+            f"{machine.name}: got {work.shared_bytes_per_cta} bytes of shared memory a block, "
+            f"wants at most {machine.shared_bytes_per_cta}"
+        )
+    limits = Occupancy(work, machine).limits
+    scarce = min(limits, key=lambda name: (limits[name], name))
+    if limits[scarce] < 1:
+        raise ScheduleError(
+            f"{machine.name}: a block of {work.warps_per_cta} warps with "
+            f"{work.registers_per_thread} registers a thread and {work.shared_bytes_per_cta} bytes "
+            f"of shared memory does not fit on an SM: too few {scarce}"
+        )
+    return limits[scarce]
+
+
+def predict(work: Work, machine: Machine) -> Cost:
+    """The time of one stage on a machine.
+
+    Blocks spread over the SMs, so the busiest SM has ceil(blocks / SMs) of them and sets the time
+    of every resource that an SM owns; the memory bus is shared by all. The slowest resource is
+    always paid. How much of the others hides behind it depends on how many warps a scheduler can
+    choose from: with one, a chain of dependent steps pays for all of them in turn.
+    """
+    resident = resident_ctas(work, machine)
+    on_busiest = -(-work.ctas // machine.sms)
+    share = on_busiest / work.ctas  # of the whole work, on the busiest SM
+    clocks = machine.clock_ghz * 1e3  # in a microsecond
+    per_sm = {
+        "mma": work.mma_flop / (machine.mma_tflops * 1e6 / machine.sms),
+        "fma": work.fma_flop / (2 * machine.fma_per_clock * clocks),
+        "mufu": work.mufu_ops / (machine.mufu_per_clock * clocks),
+        "alu": work.alu_ops / (machine.alu_per_clock * clocks),
+        "shared": work.shared_bytes / (machine.shared_bytes_per_clock * clocks),
+        "l2": work.l2_bytes / (machine.l2_bytes_per_clock * clocks),
+    }
+    resource_us = {name: time * share for name, time in per_sm.items()}
+    resource_us["hbm"] = work.hbm_bytes / (machine.hbm_gbps * 1e3)
+    at_once = min(resident, on_busiest)
+    resource_us["latency"] = work.serial_steps * machine.step_us * on_busiest / at_once
+    slowest = max(resource_us, key=lambda name: (resource_us[name], name))
+    hidden = sum(resource_us.values()) - resource_us[slowest]
+    choices = max(1.0, at_once * work.warps_per_cta / 4)  # warps a scheduler
+    return Cost(
+        total_us=machine.launch_us + resource_us[slowest] + hidden / choices,
+        resource_us=resource_us,
+        launch_us=machine.launch_us,
+        ctas=work.ctas,
+        resident_ctas=resident,
+        waves=work.ctas / (machine.sms * resident),
+        bound_by=slowest,
+    )

@@ -1,0 +1,159 @@
+"""What the laws make of an expression: an egglog session, saturated in rounds that stop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .errors import EgraphFlashError
+from .free import free
+from .notation import text
+from .rules import laws, program_parts
+from .terms import subterms
+
+if TYPE_CHECKING:
+    from .expressions import Expr
+
+# One round: derive facts, split summands, then apply the laws that make new reductions and
+# carriers. Splitting and unit algebra feed each other, so they alternate a few times.
+_ROUND = """(run-schedule
+  (saturate (run analysis))
+  (repeat 4 (run splitting) (run units))
+  (saturate (run units))
+  (saturate (run analysis))
+  (run homomorphism)
+  (run twist)
+  (saturate (run tupling)))"""
+
+# When all channels are known: join the carriers, then let reductions go through memory.
+_FINISH = "(run-schedule (run absorption) (run placement) (saturate (run analysis)))"
+
+# Tables whose sizes say whether a round found anything new. Rows of other tables may still grow:
+# unit algebra finds new spellings for ever, but no new reductions, carriers or proofs.
+_SETTLED = ("Red", "Ch", "Tw", "Fold", "nonpositive", "streams", "carrier", "pool")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far saturation may go before it gives up on finding more."""
+
+    rounds: int = 16
+    rows: int = 60_000
+    quiet_rounds: int = 2
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """How saturation went: `stopped` is `settled`, `rounds` or `rows` (the limit it met)."""
+
+    rounds: int
+    rows: int
+    stopped: str
+
+
+class Session:
+    """An e-graph with the laws loaded and the outputs of one expression added.
+
+    >>> from egraph_flash import Axis, Tensor, f32
+    >>> (n,) = Axis.many(n=8)
+    >>> session = Session((Tensor("x", (n,), f32).expr.sum(n) * 1.0,))
+    >>> session.saturate().stopped
+    'settled'
+    >>> session.holds(0, Tensor("x", (n,), f32).expr.sum(n))
+    True
+    """
+
+    def __init__(self, roots: Sequence[Expr]) -> None:
+        from egglog import bindings
+
+        self.roots = tuple(roots)
+        self.hits: Counter[str] = Counter()
+        self._error = bindings.EggSmolError
+        self._graph = bindings.EGraph()
+        for part in program_parts():
+            self.run(part)
+        for part in _additions(self.roots):
+            self.run(part)
+
+    def run(self, program: str) -> list[Any]:
+        """Run egglog text and count the matches of each law. Returns the outputs."""
+        outputs = self._graph.run_program(*self._graph.parse_program(program))
+        for output in outputs:
+            report = getattr(output, "report", None)
+            for law, matches in (report.num_matches_per_rule if report else {}).items():
+                if matches and law in laws():
+                    self.hits[law] += matches
+        return outputs
+
+    def saturate(self, limits: Limits | None = None) -> Saturation:
+        """Apply the laws until the carriers stop changing, or a limit is met."""
+        limits = limits or Limits()
+        before, quiet, rounds, stopped = self.sizes(), 0, 0, "rounds"
+        while rounds < limits.rounds:
+            self.run(_ROUND)
+            rounds += 1
+            now = self.sizes()
+            quiet = quiet + 1 if all(now[t] == before[t] for t in _SETTLED) else 0
+            before = now
+            if quiet >= limits.quiet_rounds or sum(now.values()) > limits.rows:
+                stopped = "settled" if quiet >= limits.quiet_rounds else "rows"
+                break
+        self.run(_FINISH)
+        return Saturation(rounds, sum(self.sizes().values()), stopped)
+
+    def sizes(self) -> Mapping[str, int]:
+        """The number of rows of each table."""
+        (output,) = self.run("(print-size)")
+        return dict(output.sizes)
+
+    def narrow(self, wanted: Sequence[tuple[Any, Sequence[Any]]]) -> None:
+        """Ask for the folds over an axis that have only the given channels, closed under bases."""
+        for axis, channels in wanted:
+            chosen = " ".join(map(text, channels))
+            self.run(f"(narrow (set-of {chosen}) {text(axis)})")
+        self.run("(run-schedule (repeat 2 (run absorption)))")
+
+    def bracket(self, blocks: Mapping[Any, int], shares: Mapping[Any, int] | None = None) -> None:
+        """Ask for towers: fold blocks by axis, and serial steps a block of the grid by axis."""
+        facts = [f"(tile {text(axis)} {size})" for axis, size in blocks.items()]
+        facts += [f"(share {text(axis)} {steps})" for axis, steps in (shares or {}).items()]
+        self.run("\n".join([*facts, "(run-schedule (repeat 2 (run bracketing)))"]))
+
+    def holds(self, place: int, term: Expr) -> bool:
+        """Whether the term is a member of the class of the output at that place."""
+        try:
+            self.run(f"(check (result {place} {text(term)}))")
+        except self._error:
+            return False
+        return True
+
+    def freeze(self) -> Any:
+        """The tables as they are now; see `frozen.read`."""
+        return self._graph.freeze()
+
+    @property
+    def engine(self) -> Any:
+        return self._graph
+
+
+def _additions(roots: Sequence[Expr]) -> list[str]:
+    """The outputs, and what only Python knows: axes of loads, extents, inputs being numbers."""
+    if not roots:
+        raise EgraphFlashError("e-graph: got no expression, wants at least one output")
+    nodes = subterms(*roots)
+    parts = []
+    for place, load in enumerate(node for node in nodes if node.head == "Load"):
+        written = text(load)
+        axes = " ".join(map(text, free(load)))
+        several = f"(set-of {axes})" if axes else "(set-empty)"
+        parts.append(
+            f"(set (free {written}) {several}) (finite {written}) (origin {place} {written})"
+        )
+    for axis in (node for node in nodes if node.head == "Ax"):
+        extent = axis.args[1]
+        if extent.head == "Known" and extent.args[0] > 0:
+            parts.append(f"(inhabited {text(axis)}) (count {text(axis)} {float(extent.args[0])})")
+    parts += [f"(result {place} {text(root)})" for place, root in enumerate(roots)]
+    return parts

@@ -1,0 +1,191 @@
+"""Where a call runs, on a GPU that fits or in the simulator, and how its outputs come back."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from . import debug, runtime
+from .binding import Bound
+from .dtypes import Array
+from .errors import DeviceError, InputError
+from .record import Record
+from .runtime import device, results, streams
+from .runtime.assemble import Assembly
+from .runtime.launch import place
+
+if TYPE_CHECKING:
+    from .simulator import Counters
+
+Backend = Literal["gpu", "sim"]
+BACKENDS = ("gpu", "sim")
+PATIENCE_S = 60.0
+
+# Instructions a warp that the emitted code spends for each mma, and for each 32 multiply-adds on
+# CUDA cores, with its loads, exponentials and addresses: orders of magnitude, for an estimate.
+MMA_FLOP, INSTRUCTIONS_PER_MMA = 2 * 16 * 8 * 16, 12.0
+FMA_FLOP, INSTRUCTIONS_PER_FMA = 2 * 32, 5.0
+
+
+def choose(record: Record, bound: Bound, forced: str | None) -> Backend:
+    """The backend of a call; InputError or DeviceError where `forced` cannot be honoured."""
+    if forced not in (None, *BACKENDS):
+        raise InputError(f"{record.name}: got backend={forced!r}, wants 'gpu' or 'sim'")
+    if bound.device is not None:
+        if forced == "sim":
+            raise InputError(
+                f"{record.name}: backend='sim' takes arrays in host memory, got CUDA device "
+                f"{bound.device}; pass copies on the host"
+            )
+        place(record.target, bound.inputs, record.name)
+        return "gpu"
+    if forced == "sim":
+        return "sim"
+    fits = device.fitting(record.target) is not None
+    if forced == "gpu" and not fits:
+        place(record.target, {}, record.name)
+    return "gpu" if fits else "sim"
+
+
+def simulation_s(record: Record) -> float | None:
+    """About how long simulating one call takes, in seconds; None where the work is not known."""
+    from .simulator import predicted_seconds
+
+    if record.flop is None:
+        return None
+    if "mma.sync" in record.plan.ptx:
+        instructions = record.flop / MMA_FLOP * INSTRUCTIONS_PER_MMA
+    else:
+        instructions = record.flop / FMA_FLOP * INSTRUCTIONS_PER_FMA
+    warps = sum(math.prod(step.grid) * -(-step.threads // 32) for step in record.plan.launches)
+    return predicted_seconds({"any": instructions / warps}, warps) if warps else 0.0
+
+
+def simulation_notice(record: Record) -> str:
+    """What a user reads before a simulation that they did not ask for.
+
+    Raises DeviceError where it would take longer than a user wants to wait.
+    """
+    seconds = simulation_s(record)
+    takes = "for an unknown time" if seconds is None else f"for about {max(1, round(seconds))} s"
+    what = f"{record.name}: no GPU fits target {record.target} (present: {device.listed()})"
+    if seconds is not None and seconds > PATIENCE_S:
+        raise DeviceError(
+            f"{what}, and the simulator would run {takes}; run(..., backend='sim') does it anyway"
+        )
+    tables = "" if record.target.startswith("sm_90") else "; ex2 and rcp use tables of an sm_90"
+    return f"{what}; the simulator runs it, {takes}{tables}"
+
+
+def simulate(record: Record, bound: Bound) -> tuple[Any, Counters]:
+    """Run in the simulator; the outputs, and what it counted."""
+    from .simulator import run
+
+    held = _host_buffers(record, bound)
+    started = time.perf_counter()
+    outputs = [spec.name for spec in record.outputs]
+    counters = run(
+        record.plan.ptx,
+        _launches(record),
+        held,
+        target=record.target,
+        uninitialised=[*outputs, *(buffer.name for buffer in record.plan.having("workspace"))],
+        complete=outputs,
+    )
+    debug.show(1, lambda: _line(record, f"simulated in {time.perf_counter() - started:.2f} s"))
+    return _hand_back(record, bound, held), counters
+
+
+def run_on_gpu(record: Record, bound: Bound, assembly: Assembly, stream: Any) -> Any:
+    """Run on a GPU; host arrays are copied there and back, arrays on it are used where they lie."""
+    options: dict[str, Any] = {
+        "target": record.target,
+        "name": record.name,
+        "assembly": assembly,
+        "timed": debug.level() >= 1,
+    }
+    if bound.device is None:
+        buffers: dict[str, Any] = dict(_host_buffers(record, bound))
+        outputs = tuple(spec.name for spec in record.outputs)
+        options |= {"stream": stream, "outputs": outputs}
+        elapsed_us = runtime.run(record.plan.ptx, _launches(record), buffers, **options)
+        result = _hand_back(record, bound, buffers)
+    else:
+        handle = streams.choose(stream, bound.inputs.values())
+        buffers, result = _device_buffers(record, bound, handle, chosen=stream is not None)
+        elapsed_us = runtime.run(
+            record.plan.ptx, _launches(record), buffers, stream=handle, **options
+        )
+    debug.show(1, lambda: _line(record, f"measured {elapsed_us:,.1f} µs", assembly))
+    return result
+
+
+def _launches(record: Record) -> Sequence[Any]:
+    return [launch for launch in record.plan.launches if 0 not in launch.grid]
+
+
+def _host_buffers(record: Record, bound: Bound) -> dict[str, Array]:
+    """All buffers as numpy; what is to be written starts as NaN, so that a gap would show."""
+    held: dict[str, Array] = {}
+    for buffer in record.plan.buffers:
+        if buffer.role == "input":
+            host = bound.inputs[buffer.name].host
+            assert host is not None
+            held[buffer.name] = host
+        else:
+            array = np.empty(buffer.shape, buffer.dtype.storage)
+            array.reshape(-1).view(np.uint8).fill(0xFF)
+            held[buffer.name] = array
+    return held
+
+
+def _hand_back(record: Record, bound: Bound, held: dict[str, Array]) -> Any:
+    """The outputs, in the caller's arrays where given; these are written only now."""
+    made = []
+    for spec, given in zip(record.outputs, bound.outputs, strict=True):
+        result = held[spec.name].reshape(spec.shape)
+        if given is None:
+            made.append(results.from_host(bound.first, result, spec.dtype))
+        else:
+            assert given.host is not None
+            given.host[...] = result
+            made.append(given.source)
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def _device_buffers(
+    record: Record, bound: Bound, stream: int, *, chosen: bool
+) -> tuple[dict[str, Any], Any]:
+    """All buffers on the inputs' GPU, and what the call returns."""
+    assert bound.device is not None
+    buffers: dict[str, Any] = dict(bound.inputs)
+    for buffer in record.plan.having("workspace"):
+        held = runtime.DeviceArray(buffer.shape, buffer.dtype, bound.device, stream)
+        buffers[buffer.name] = held
+    made = []
+    for spec, given in zip(record.outputs, bound.outputs, strict=True):
+        if given is None:
+            assert bound.first is not None
+            array = results.empty_on_device(
+                bound.first, spec.shape, spec.dtype, stream, chosen=chosen
+            )
+            buffers[spec.name] = array
+            made.append(array)
+        else:
+            buffers[spec.name] = given
+            made.append(given.source)
+    return buffers, made[0] if len(made) == 1 else tuple(made)
+
+
+def _line(record: Record, took: str, assembly: Assembly | None = None) -> str:
+    entries = {entry.name: entry for entry in assembly.entries} if assembly else {}
+    parts = []
+    for launch in record.plan.launches:
+        entry = entries.get(launch.entry)
+        taken = f", {entry.registers} registers" if entry else ""
+        parts.append(f"{launch}{taken}")
+    return f"{record.name}: predicted {record.cost.total_us:,.1f} µs, {took}; {'; '.join(parts)}"

@@ -1,0 +1,271 @@
+"""Which term of the e-graph to run: few unsafe operations first, then the least predicted time.
+
+The discrete dials stand outside: for each axis, whether its folds share the pooled carrier; and
+which classes go through memory. Inside, a small dynamic program picks the terms (`solver`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .axes import Axis
+from .canonical import Naming
+from .carriers import channels_of
+from .egraph import Saturation, Session
+from .errors import ScheduleError
+from .expressions import Expr
+from .frozen import Frozen, Klass, Node, read
+from .machines import Machine
+from .passes import Analyst, Outline
+from .shaping import flat_folds, shaped, towers
+from .solver import Solver
+from .terms import Term, make, subterms
+
+PLACES = ("fuse", "cut")
+_MAX_POOLED_AXES = 3
+_MAX_CUTS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """How the dials stand: axes with pooled carriers, and classes that go through memory."""
+
+    pooled: frozenset[Axis]
+    cuts: frozenset[Klass] = frozenset()
+    store_all: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Extraction:
+    """The chosen terms of the outputs, with flat folds, and what is known about them.
+
+    `passes` counts the passes over streamed axes over the whole plan, `passes_by_axis` the same by
+    axis; `unsafe` counts exponentials that may overflow and sums that may cancel.
+    """
+
+    roots: tuple[Expr, ...]
+    passes: int
+    passes_by_axis: dict[Axis, int]
+    unsafe: int
+    cost_us: float
+    naive: tuple[Expr, ...]
+    pins: dict[str, str]
+    machine: Machine
+    saturation: Saturation
+    hits: dict[str, int]
+    search: Search = field(repr=False)
+
+    @property
+    def term(self) -> Expr:
+        """The term of the first output."""
+        return self.roots[0]
+
+
+def extract(roots: tuple[Expr, ...], machine: Machine, pins: Mapping[str, str]) -> Extraction:
+    """The best terms for `roots` on a machine, under pins such as `{"PLACE": "fold=cut"}`.
+
+    Raises ScheduleError for a PLACE that is not spelled `fold=fuse` or `fold=cut`.
+    """
+    search = Search(tuple(roots), machine)
+    return search.extract(place_of(pins), dict(pins))
+
+
+def place_of(pins: Mapping[str, str]) -> str | None:
+    """What the pin PLACE asks of the fold: `fuse`, `cut`, or None where it is left open."""
+    given = pins.get("PLACE")
+    if given is None:
+        return None
+    name, _, value = given.partition("=")
+    if name != "fold" or value not in PLACES:
+        near = "fold=cut" if "cut" in given else "fold=fuse"
+        raise ScheduleError(
+            f"PLACE: got {given!r}, wants fold=fuse or fold=cut; the nearest is {near!r}"
+        )
+    return value
+
+
+class Search:
+    """A saturated e-graph of some outputs on a machine, and the terms found in it so far.
+
+    Inside, axes and tensors have canonical names, so that the user's cannot change a choice.
+    """
+
+    def __init__(self, roots: tuple[Expr, ...], machine: Machine) -> None:
+        self.naive, self.machine = roots, machine
+        self.naming = Naming(roots)
+        self.roots = tuple(self.naming.canonical(root) for root in roots)
+        self.session = Session(self.roots)
+        self.saturation = self.session.saturate()
+        self.analyst = Analyst(machine, lambda term: False)
+        self.thaw()
+
+    def thaw(self) -> None:
+        """Read the tables again, after more laws have run."""
+        loads = [node for node in subterms(*self.roots) if node.head == "Load"]
+        self.frozen: Frozen = read(self.session.engine, loads)
+        self.solver = Solver(self.frozen, self.analyst)
+
+    # ---- dials -----------------------------------------------------------------------------------
+
+    def extract(self, place: str | None, pins: dict[str, str]) -> Extraction:
+        best: tuple[Any, ...] | None = None
+        for choice in self._choices(place):
+            found = self._improve(choice, place)
+            if found is not None and (best is None or found < best):
+                best = found
+        assert best is not None, "the naive term itself is always a solution"
+        terms = best[-1]
+        return self.finished(terms, pins)
+
+    def _choices(self, place: str | None) -> Iterator[Choice]:
+        if place == "cut":
+            yield Choice(frozenset(), store_all=True)
+            return
+        pools = {axis: pool for axis, pool in self.frozen.pools.items() if len(pool) > 1}
+        axes = sorted(pools, key=self.solver.digest)[:_MAX_POOLED_AXES]
+        for size in reversed(range(len(axes) + 1)):
+            for some in itertools.combinations(axes, size):
+                yield Choice(frozenset(some))
+
+    def _improve(self, choice: Choice, place: str | None) -> tuple[Any, ...] | None:
+        """The solution of a choice, with cuts added as long as they pay."""
+        found = self._solve(choice)
+        if found is None or place is not None:
+            return found
+        for _ in range(_MAX_CUTS):
+            better = found
+            for klass in self._inner(found[-1]):
+                cuts = choice.cuts | {klass}
+                trial = self._solve(Choice(choice.pooled, cuts))
+                if trial is not None and trial < better:
+                    better, next_choice = trial, Choice(choice.pooled, cuts)
+            if better is found:
+                break
+            found, choice = better, next_choice
+        return found
+
+    def _solve(self, choice: Choice) -> tuple[Any, ...] | None:
+        """(rank, tie breaks, terms) of the best terms under a choice.
+
+        Among equals the fewest pooled axes win, so that inner contractions stay apart.
+        """
+        terms = self.solver.solve(
+            lambda klass, node: self._kept(choice, klass, node),
+            lambda klass, term: self._stored(choice, klass, term),
+        )
+        if terms is None:
+            return None
+        rank, _ = self.solver.joint(terms)
+        return rank, len(choice.pooled), tuple(map(self.solver.digest, terms)), terms
+
+    def _kept(self, choice: Choice, klass: Klass, node: Node) -> bool:
+        if node.head == "Tw":
+            return not choice.store_all
+        if node.head == "Lift":
+            return not choice.store_all
+        if node.head == "Fold":
+            axis, level, state = node.args
+            return level.head == "Flat" and self._carrier_fits(choice, axis, state)
+        if node.head == "Red" and node.args[1] in choice.pooled:
+            return not self._pooled(node)
+        return True
+
+    def _carrier_fits(self, choice: Choice, axis: Axis, state: Klass) -> bool:
+        lifts = [node.args[0] for node in state.having("Lift")]
+        if axis in choice.pooled:
+            return any(channels == self.frozen.pools[axis] for channels in lifts)
+        return any(len(channels) > 1 for channels in lifts)
+
+    def _pooled(self, node: Node) -> bool:
+        """Whether the pooled carrier of the axis has this reduction as a channel."""
+        monoid, axis, body = node.args
+        channel = self.frozen.node("Ch", (monoid, body))
+        return channel in self.frozen.pools[axis]
+
+    def _stored(self, choice: Choice, klass: Klass, term: Any) -> bool:
+        if not choice.store_all and klass not in choice.cuts:
+            return False
+        return term.head in ("Red", "Get") and any(klass.having("Mat"))
+
+    def _inner(self, terms: tuple[Any, ...]) -> list[Klass]:
+        """The classes of inner contractions, which a pass computes again for each of its blocks."""
+        outline = self.analyst.joined(terms)
+        found: dict[Klass, None] = {}
+        for item in outline.passes.values():
+            for done in item.body.ops:
+                if isinstance(done, Term) and done.head == "Red" and done is not item.place:
+                    klass = self.solver.klass_of.get(done)
+                    if klass is not None:
+                        found[klass] = None
+        return list(found)
+
+    # ---- the finished term -----------------------------------------------------------------------
+
+    def finished(self, terms: tuple[Any, ...], pins: dict[str, str]) -> Extraction:
+        """The solution in its final shape, with the user's names put back."""
+        # proofs that exponentials are safe are known of the e-graph's own terms
+        (unsafe, _, _), _ = self.solver.joint(terms)
+        final = shaped(terms)
+        (_, cost_us, _), outline = self.solver.joint(final)
+        return Extraction(
+            roots=tuple(self.naming.original(term) for term in final),
+            passes=outline.count,
+            passes_by_axis=self._by_axis(outline),
+            unsafe=unsafe,
+            cost_us=cost_us,
+            naive=self.naive,
+            pins=pins,
+            machine=self.machine,
+            saturation=self.saturation,
+            hits={name: self.session.hits[name] for name in sorted(self.session.hits)},
+            search=self,
+        )
+
+    def _by_axis(self, outline: Outline) -> dict[Axis, int]:
+        counts: dict[Axis, int] = {}
+        for item in sorted(outline.passes.values(), key=lambda item: item.axis.name):
+            axis = self.naming.original(item.axis)
+            counts[axis] = counts.get(axis, 0) + 1
+        return counts
+
+    # ---- membership ------------------------------------------------------------------------------
+
+    def admit(self, terms: Iterable[Any]) -> None:
+        """Have the e-graph hold the narrow carriers of some terms (canonical names)."""
+        wanted = [
+            (state.args[0], channels_of(state))
+            for state in flat_folds(terms)
+            if len(channels_of(state)) > 1
+        ]
+        self.session.narrow(wanted)
+
+    def members(self, terms: tuple[Any, ...]) -> bool:
+        """Whether each term (canonical names) is in the class of its output."""
+        return all(self.session.holds(place, term) for place, term in enumerate(terms))
+
+
+def bracket(
+    extraction: Extraction, blocks: Mapping[Axis, int], shares: Mapping[Axis, int] | None = None
+) -> tuple[Expr, ...]:
+    """The extracted terms with the folds over the given axes as towers of blocks.
+
+    `{n: 64}` spells a fold over n as a serial fold over ceil(n / 64) tiles of 64 elements; with
+    shares `{n: 8}` each block of the grid has 8 of these steps. The laws are asked for these
+    towers, and the result is checked to be a member of the class of its output.
+    """
+    for axis, size in blocks.items():
+        if size < 1:
+            raise ScheduleError(f"fold block of {axis}: got {size}, wants at least 1")
+    search = extraction.search
+    renamed = {search.naming.canonical(axis): size for axis, size in blocks.items()}
+    several = {search.naming.canonical(axis): steps for axis, steps in (shares or {}).items()}
+    flat = tuple(search.naming.canonical(root) for root in extraction.roots)
+    search.admit(flat)
+    outer = {make("Outer", axis, renamed[axis]): steps for axis, steps in several.items()}
+    search.session.bracket(renamed, outer)
+    terms = towers(flat, renamed, several)
+    assert search.members(terms), f"not a member of its class: {terms}"
+    return tuple(search.naming.original(term) for term in terms)

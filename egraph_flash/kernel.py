@@ -1,0 +1,168 @@
+"""What `optimize` gives back: a kernel that shows how it was found, and that can be called."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from . import cache, execution
+from .binding import bind
+from .errors import ExpressionError
+from .notices import SimulationWarning
+from .plan import Plan
+from .record import Cost, Derivation, Record, Schedule, Spec
+
+if TYPE_CHECKING:
+    from .runtime.assemble import Assembly
+    from .simulator import Counters
+
+_RESERVED = ("out", "stream", "backend")
+
+
+class Kernel:
+    """A compiled expression: call it with one array for each input, by name.
+
+    Outputs come back as the kind of the first input (numpy, PyTorch, CuPy; else a `DeviceArray`),
+    dense row-major, one array or a tuple of them. `counters` holds what the last simulated call
+    counted, `timings` how long the steps of compiling took, in seconds.
+    """
+
+    def __init__(self, record: Record, *, parse_term: Callable[[str], Any] | None = None) -> None:
+        taken = [spec.name for spec in record.inputs if spec.name in _RESERVED]
+        if taken:
+            raise ExpressionError(
+                f"{record.name}: an input is called {taken[0]!r}, which is an option of the call; "
+                "give the tensor another name"
+            )
+        self.record = record
+        self.counters: Counters | None = None
+        self.timings: dict[str, float] = {}
+        self._parse_term = parse_term
+        self._warned = False
+
+    def __repr__(self) -> str:
+        takes = ", ".join(map(str, self.inputs))
+        gives = ", ".join(map(str, self.outputs))
+        return f"Kernel({self.name} for {self.target}: {takes} -> {gives})"
+
+    # what was found
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    @property
+    def target(self) -> str:
+        """The architecture that the PTX is printed for, such as "sm_120"."""
+        return self.record.target
+
+    @property
+    def derivation(self) -> Derivation:
+        """From the naive term to the chosen one: which laws, before and after. Prints itself."""
+        return self.record.derivation
+
+    @property
+    def term(self) -> str:
+        """The chosen scheduled term, as text."""
+        return self.record.term
+
+    @functools.cached_property
+    def parsed_term(self) -> Any:
+        """The chosen scheduled term as a term again."""
+        if self._parse_term is None:
+            raise AttributeError(f"{self.name}: this kernel was built without a parser of terms")
+        return self._parse_term(self.record.term)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The knobs as emitted, spelled as pins are."""
+        return self.record.schedule
+
+    @property
+    def cost(self) -> Cost:
+        """The µs that the cost model predicts, in all and by resource."""
+        return self.record.cost
+
+    @property
+    def passes(self) -> int:
+        """Passes over a streamed axis, summed over the plan."""
+        return self.record.passes
+
+    @property
+    def tile(self) -> str:
+        """The tile program, printed."""
+        return self.record.tile
+
+    @property
+    def plan(self) -> Plan:
+        return self.record.plan
+
+    @property
+    def inputs(self) -> tuple[Spec, ...]:
+        return self.record.inputs
+
+    @property
+    def outputs(self) -> tuple[Spec, ...]:
+        return self.record.outputs
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Global memory beyond inputs and outputs that one call takes."""
+        return self.plan.workspace_bytes
+
+    # what is emitted
+
+    @property
+    def ptx(self) -> str:
+        return self.plan.ptx
+
+    @functools.cached_property
+    def assembly(self) -> Assembly:
+        """The assembled module: cubin, registers, shared, stack and spilled bytes of each entry.
+
+        From the disk cache where it was assembled before; AssemblyError where it is refused.
+        """
+        return cache.assembled(self.ptx, self.target)
+
+    @property
+    def cubin(self) -> bytes:
+        return self.assembly.cubin
+
+    @functools.cached_property
+    def sass(self) -> str:
+        """The machine code, disassembled; AssemblyError where there is no disassembler."""
+        from .runtime.sass import disassemble
+
+        return disassemble(self.cubin)
+
+    # running it
+
+    def __call__(self, /, *, out: Any = None, stream: Any = None, **arrays: Any) -> Any:
+        """Compute the outputs, on the GPU if one fits, else in the simulator (with one warning).
+
+        `out` is the array, or tuple of arrays, to write into; `stream` the CUDA stream to run on
+        (an int handle, or a stream of PyTorch, CuPy or cuda.core), by default the current one of
+        the inputs' library. Raises InputError for arrays that do not fit, DeviceError for what the
+        driver reports and for a simulation that would take over a minute.
+        """
+        return self._run(None, out, stream, arrays)
+
+    def run(
+        self, /, *, backend: str | None = None, out: Any = None, stream: Any = None, **arrays: Any
+    ) -> Any:
+        """Like calling the kernel, with `backend` "gpu" or "sim" forced, and then no warning."""
+        return self._run(backend, out, stream, arrays)
+
+    def _run(self, forced: str | None, out: Any, stream: Any, arrays: dict[str, Any]) -> Any:
+        bound = bind(self.record, arrays, out)
+        if execution.choose(self.record, bound, forced) == "gpu":
+            return execution.run_on_gpu(self.record, bound, self.assembly, stream)
+        if forced is None:
+            notice = execution.simulation_notice(self.record)
+            if not self._warned:
+                warnings.warn(notice, SimulationWarning, stacklevel=3)
+                self._warned = True
+        result, self.counters = execution.simulate(self.record, bound)
+        return result

@@ -1,0 +1,113 @@
+"""Which machines kernels are made for: their rates, sizes and latencies, with units and sources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import ScheduleError
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One GPU. Rates are for the whole chip where the name says so, else for one SM and clock.
+
+    `target` is what PTX is printed for; `compute` its number (90, 120).
+    """
+
+    name: str
+    target: str
+    compute: int
+    sms: int
+    clock_ghz: float
+    mma_tflops: float  # mma.sync, f16 or bf16 in, f32 accumulate, dense, whole chip
+    mufu_per_clock: int  # ex2, rcp, rsqrt, lg2, tanh of one SM
+    fma_per_clock: int  # f32 fma, add, mul of one SM
+    alu_per_clock: int  # max, compare, select, integer, conversion of one SM
+    hbm_gbps: float  # device memory, whole chip
+    l2_bytes: int
+    l2_bytes_per_clock: int  # from the L2 into one SM
+    shared_bytes_per_clock: int  # of one SM
+    shared_bytes: int  # of one SM
+    shared_bytes_per_cta: int  # dynamic, the most that one block may ask for
+    shared_bytes_reserved: int  # by the system for each block
+    registers: int  # of one SM
+    registers_per_thread: int  # the most
+    warps: int  # of one SM, the most
+    ctas: int  # of one SM, the most
+    launch_us: float
+    step_us: float  # latency of a dependent trip to memory, which a loop without prefetch pays
+    source: str
+
+    def __post_init__(self) -> None:
+        assert self.sms > 0 and self.clock_ghz > 0 and self.source, self.name
+
+    @property
+    def chip_clock_per_us(self) -> float:
+        """Clocks of all SMs together in a microsecond."""
+        return self.sms * self.clock_ghz * 1e3
+
+
+_GUIDE = "CUDA C++ programming guide, throughput of arithmetic instructions and compute capabilities"
+
+MACHINES: dict[str, Machine] = {
+    row.target: row
+    for row in (
+        Machine(
+            name="RTX 5090",
+            target="sm_120",
+            compute=120,
+            sms=170,
+            clock_ghz=2.41,
+            mma_tflops=209.5,
+            mufu_per_clock=16,
+            fma_per_clock=128,
+            alu_per_clock=64,
+            hbm_gbps=1790.0,
+            l2_bytes=96 << 20,
+            l2_bytes_per_clock=64,
+            shared_bytes_per_clock=128,
+            shared_bytes=100 << 10,
+            shared_bytes_per_cta=101_376,
+            shared_bytes_reserved=1024,
+            registers=65_536,
+            registers_per_thread=255,
+            warps=48,
+            ctas=24,
+            launch_us=2.5,
+            step_us=0.8,
+            source=f"FACTS 3 and 9 (vendor sheet); {_GUIDE}; launch and latency as on the H200",
+        ),
+        Machine(
+            name="H200",
+            target="sm_90",
+            compute=90,
+            sms=132,
+            clock_ghz=1.98,
+            mma_tflops=642.0,
+            mufu_per_clock=16,
+            fma_per_clock=128,
+            alu_per_clock=64,
+            hbm_gbps=4300.0,
+            l2_bytes=60 << 20,
+            l2_bytes_per_clock=64,
+            shared_bytes_per_clock=128,
+            shared_bytes=228 << 10,
+            shared_bytes_per_cta=232_448,
+            shared_bytes_reserved=1024,
+            registers=65_536,
+            registers_per_thread=255,
+            warps=64,
+            ctas=32,
+            launch_us=2.5,
+            step_us=0.8,
+            source=f"FACTS 3 and 9 (mma.sync and copy measured); {_GUIDE}; launch and latency typical",
+        ),
+    )
+}
+
+
+def machine(target: str) -> Machine:
+    """The machine of a target; ScheduleError names the known ones."""
+    if target not in MACHINES:
+        raise ScheduleError(f"target: got {target!r}, wants one of {', '.join(MACHINES)}")
+    return MACHINES[target]

@@ -1,0 +1,62 @@
+"""What kind of array an output is: the kind of the first input, on the same device."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from typing import Any
+
+from ..dtypes import Array, Dtype
+from .arrays import View
+from .memory import DeviceArray
+
+_TORCH = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "i32": "int32", "i64": "int64"}
+
+
+def empty_on_device(
+    first: View, shape: tuple[int, ...], dtype: Dtype, stream: int, *, chosen: bool
+) -> Any:
+    """An uninitialised output beside `first`; `chosen` says that the caller named the stream.
+
+    PyTorch's and CuPy's own arrays for their inputs, else a `DeviceArray`.
+    """
+    assert first.device is not None
+    if first.library == "torch":
+        return _torch_empty(first.device, shape, dtype, stream, chosen)
+    if first.library == "cupy":
+        cupy = sys.modules["cupy"]
+        with cupy.cuda.Device(first.device):
+            return cupy.empty(shape, dtype.storage)
+    return DeviceArray(shape, dtype, first.device, stream)
+
+
+def _torch_empty(
+    device: int, shape: tuple[int, ...], dtype: Dtype, stream: int, chosen: bool
+) -> Any:
+    torch = sys.modules["torch"]
+    # memory comes from the pool of the stream that will write it, so that its reuse is ordered
+    pool = torch.cuda.stream(torch.cuda.ExternalStream(stream, device)) if chosen else nullcontext()
+    with pool:
+        wanted = getattr(torch, _TORCH[dtype.name])
+        return torch.empty(shape, dtype=wanted, device=f"cuda:{device}")
+
+
+def from_host(first: View | None, result: Array, dtype: Dtype) -> Any:
+    """A numpy result of `dtype.storage` as the kind of `first`, sharing memory where it can."""
+    if first is None or first.library == "torch":
+        return result if first is None else _torch_from(result, dtype)
+    if first.library == "numpy":
+        same = first.source.dtype.name == "bfloat16" and dtype.name == "bf16"
+        return result.view(first.source.dtype) if same else result
+    if dtype.name == "bf16" and "ml_dtypes" in sys.modules:
+        result = result.view(sys.modules["ml_dtypes"].bfloat16)
+    if hasattr(first.source, "__array_namespace__"):
+        return first.source.__array_namespace__().asarray(result)
+    return result
+
+
+def _torch_from(result: Array, dtype: Dtype) -> Any:
+    torch = sys.modules["torch"]
+    if dtype.name == "bf16":
+        return torch.from_numpy(result.view("int16")).view(torch.bfloat16)
+    return torch.from_numpy(result)

@@ -1,0 +1,103 @@
+"""Which contractions a stage holds, and what their operands are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from .axes import Axis
+from .carriers import bases_of, lift_of, monoid_of
+from .dtypes import DTYPES
+from .free import free
+from .roles import Contraction, contraction, factors, placeholder, product, summand
+from .stages import Stage
+from .terms import Chan, subterms
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sums of a stage, by kind.
+
+    - `inner`: reductions in the fold's body that are contractions of its rows and the fold axis.
+    - `serial`: reductions in the body that are none, which a loop computes.
+    - `outer`: channels that are contractions over the fold axis.
+    - `plain`: the other channels, which reduce a tile along its rows.
+    """
+
+    inner: tuple[tuple[Any, Contraction], ...]
+    serial: tuple[Any, ...]
+    outer: tuple[tuple[Chan, Contraction], ...]
+    plain: tuple[Chan, ...]
+
+    @property
+    def contractions(self) -> tuple[Contraction, ...]:
+        return tuple(found for _, found in (*self.inner, *self.outer))
+
+    @property
+    def depths(self) -> tuple[Axis, ...]:
+        """The axes that something is contracted over, inner ones first."""
+        return tuple(dict.fromkeys(found.depth for found in self.contractions))
+
+
+@lru_cache(maxsize=256)
+def shape_of(stage: Stage) -> Shape:
+    roles = stage.roles
+    inner: list[tuple[Any, Contraction]] = []
+    serial: list[Any] = []
+    outer: list[tuple[Chan, Contraction]] = []
+    plain: list[Chan] = []
+    if stage.fold is None or roles.fold is None:
+        return Shape((), (), (), ())
+    rows = {roles.row} if roles.row is not None else set()
+    for channel in stage.channels:
+        expr = summand(channel, {base: placeholder(base) for base in bases_of(channel)})
+        for red in reductions(lift_of(channel)):
+            found = inner_contraction(red, rows, roles.fold)
+            if found is None and red not in serial:
+                serial.append(red)
+            elif found is not None and all(red is not known for known, _ in inner):
+                inner.append((red, found))
+        columned = roles.column is not None and roles.column in free(channel)
+        whole = (
+            contraction(product(factors(expr)), roles.fold, rows, {roles.column})
+            if columned and monoid_of(channel) == "Sum" and roles.column is not None
+            else None
+        )
+        if whole is not None:
+            outer.append((channel, whole))
+        else:
+            plain.append(channel)
+    return Shape(tuple(inner), tuple(serial), tuple(outer), tuple(plain))
+
+
+def inner_contraction(red: Any, rows: set[Axis], fold: Axis) -> Contraction | None:
+    """A reduction of the body as a contraction of its rows with the fold axis, if it is one."""
+    if red.args[0].head != "Sum":
+        return None
+    return contraction(red.args[2], red.args[1], rows, {fold})
+
+
+def reductions(expr: Any) -> tuple[Any, ...]:
+    """The outermost reductions of an expression, in order."""
+    if expr.head == "Red":
+        return (expr,)
+    found = dict.fromkeys(
+        red for child in expr.children if child.sort == "Expr" for red in reductions(child)
+    )
+    return tuple(found)
+
+
+def operand_dtypes(found: Contraction) -> tuple[str, ...]:
+    """The dtypes of the arrays that are an operand of the contraction as they are loaded."""
+    direct = [side for side in (found.left, found.right) if side.head == "Load"]
+    return tuple(dict.fromkeys(side.args[0].args[1] for side in direct))
+
+
+def loads_of(expr: Any) -> tuple[Any, ...]:
+    """The loads of real-valued arrays below an expression, in order."""
+    return tuple(
+        node
+        for node in subterms(expr)
+        if node.head == "Load" and not DTYPES[node.args[0].args[1]].is_integer
+    )

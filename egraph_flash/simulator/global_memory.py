@@ -1,0 +1,286 @@
+"""What global memory holds: the buffers, far apart in one 64-bit space, and who wrote what.
+
+A buffer keeps the bytes that the caller gave, in place. Those that start uninitialised have a
+shadow of written bytes; those that a launch may write have, for each cell, the block that wrote
+it and the block that read it (−1: several), so that blocks that touch one cell are seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..codegen.ptx import Entry
+from ..errors import SimulationError
+from .banks import sectors_of
+from .batch import Array, Batch, Rows
+from .counters import LaunchCounts
+from .where import Where, objection
+
+FIRST_ADDRESS = 0x7000_0000_0000
+GAP_BYTES = 1 << 36  # between buffers: a stray index stays in nobody's land
+
+
+class GlobalBuffer:
+    """One buffer: its bytes, its address, its shadows."""
+
+    def __init__(self, name: str, array: Array, address: int, written: bool) -> None:
+        if not array.flags.c_contiguous or not array.flags.writeable:
+            raise SimulationError(
+                f"buffer {name}: got strides {array.strides}, writeable {array.flags.writeable}; "
+                "wants a dense row-major array that may be written"
+            )
+        self.name = name
+        self.address = address
+        self.data: Array = array.reshape(-1).view(np.uint8)
+        self.size_bytes = self.data.size
+        self.written: Array | None = None if written else np.zeros(self.size_bytes, np.uint8)
+        self.writer: Array | None = None  # block + 1 of each cell's last write in this launch
+        self.reader: Array | None = None
+        self._views: dict[tuple[Any, int], Array] = {}
+
+    def elements(self, element: np.dtype[Any], count: int) -> Array:
+        """The bytes as elements `[n]`, or as groups `[n, count]`; a remainder is cut off."""
+        wanted = (element, count)
+        if wanted not in self._views:
+            size = element.itemsize * count
+            view = self.data[: self.size_bytes // size * size].view(element)
+            self._views[wanted] = view if count == 1 else view.reshape(-1, count)
+        return self._views[wanted]
+
+    def track(self, cell_bytes: int | None) -> None:
+        """A launch begins: log who accesses which cell, or (None) nobody can write here."""
+        cells = 0 if cell_bytes is None else -(-self.size_bytes // cell_bytes)
+        self.writer = None if cell_bytes is None else np.zeros(cells, np.int32)
+        self.reader = None if cell_bytes is None else np.zeros(cells, np.int32)
+
+
+def cell_bytes_of(entry: Entry) -> int:
+    """The largest piece of global memory that every access of the entry is a whole number of."""
+    sizes = [
+        instruction.row.access_bytes
+        for instruction in entry.instructions()
+        if instruction.row.counter == "lsu_global"
+    ]
+    return math.gcd(*sizes) if sizes else 1
+
+
+class GlobalMemory:
+    """All buffers, by name and by address."""
+
+    def __init__(self, arrays: Mapping[str, Array], uninitialised: Collection[str]) -> None:
+        if unknown := sorted(set(uninitialised) - set(arrays)):
+            raise SimulationError(f"run: got uninitialised {unknown}, has buffers {list(arrays)}")
+        self.buffers: dict[str, GlobalBuffer] = {}
+        address = FIRST_ADDRESS
+        for name, array in arrays.items():
+            self.buffers[name] = GlobalBuffer(name, array, address, name not in uninitialised)
+            address += -(-(array.nbytes + 1) // GAP_BYTES) * GAP_BYTES + GAP_BYTES
+        self.cell_bytes = 1
+
+    def begin_launch(self, entry: Entry, may_be_written: Collection[str]) -> None:
+        self.cell_bytes = cell_bytes_of(entry)
+        for name, buffer in self.buffers.items():
+            buffer.track(self.cell_bytes if name in may_be_written else None)
+
+    def nearest(self, address: int) -> str:
+        """Words that relate a bad address to the buffers around it."""
+        for buffer in self.buffers.values():
+            offset = address - buffer.address
+            if -GAP_BYTES // 2 < offset < buffer.size_bytes + GAP_BYTES // 2:
+                return f"byte {offset} of buffer {buffer.name!r}, which has {buffer.size_bytes}"
+        return f"address {address:#x}, which is far from every buffer"
+
+    def check_complete(self, names: Iterable[str]) -> None:
+        """Every byte of these buffers has been written."""
+        for name in names:
+            written = self.buffers[name].written
+            if written is not None and not written.all():
+                missing = int(np.flatnonzero(written == 0)[0])
+                count = int(written.size - np.count_nonzero(written))
+                raise SimulationError(
+                    f"output {name!r}: {count} of its {written.size} bytes are never written, "
+                    f"the first at byte {missing}"
+                )
+
+
+Piece = tuple[GlobalBuffer, Array, Array | None]
+
+
+class GlobalAccess:
+    """One instruction's view of global memory; `rows` and `active` are set before each use."""
+
+    def __init__(
+        self, memory: GlobalMemory, batch: Batch, where: Where, size_bytes: int,
+        counts: LaunchCounts, read_only: bool = False,
+    ) -> None:  # fmt: skip
+        self.memory = memory
+        self.batch = batch
+        self.where = where
+        self.size_bytes = size_bytes
+        self.counts = counts
+        self.read_only = read_only
+        self.rows: Rows = batch.everyone
+        self.active: Array | None = None
+        self.last = next(iter(memory.buffers.values()), None)
+
+    def load(self, address: Array, element: np.dtype[Any], count: int) -> Array:
+        result: Array | None = None
+        for buffer, offsets, active in self._pieces(address):
+            place = offsets // self.size_bytes
+            if buffer.written is not None:
+                self._check_written(buffer, place, active)
+            if buffer.writer is not None:
+                self._log_read(buffer, offsets, active)
+            found = buffer.elements(element, count)[place]
+            lanes = self.size_bytes * self._count(active)
+            self.counts.global_bytes_read += lanes
+            self.counts.global_sectors_read += sectors_of(offsets, active)
+            if result is None:
+                result = found
+            else:
+                assert active is not None
+                np.copyto(result, found, where=active if count == 1 else active[..., None])
+        assert result is not None
+        return result
+
+    def store(self, address: Array, values: Any, count: int) -> None:
+        values = np.asarray(values)
+        shape = address.shape if count == 1 else (*address.shape, count)
+        values = np.broadcast_to(values, shape)
+        for buffer, offsets, active in self._pieces(address):
+            self._log_write(buffer, offsets, active)
+            self.counts.global_bytes_written += self.size_bytes * self._count(active)
+            self.counts.global_sectors_written += sectors_of(offsets, active)
+            place = offsets // self.size_bytes
+            given = values
+            if active is not None:
+                place, given = place[active], values[active]
+            data = buffer.elements(values.dtype, count)
+            data[place] = given
+            unsigned = np.dtype(f"u{values.dtype.itemsize}")
+            found = np.ascontiguousarray(data[place]).view(unsigned)
+            if (found != np.ascontiguousarray(given).view(unsigned)).any():
+                raise objection(
+                    self.where,
+                    f"race in buffer {buffer.name!r}: threads write different values to one place",
+                )
+            if buffer.written is not None:
+                _groups(buffer.written, self.size_bytes)[place] = 1
+
+    def _pieces(self, address: Array) -> list[Piece]:
+        """The accesses buffer by buffer, with offsets `[rows, 32]`; nearly always one buffer."""
+        active, size = self.active, self.size_bytes
+        if self.last is not None:
+            offsets = address - np.uint64(self.last.address)
+            if active is not None:
+                offsets = np.where(active, offsets, np.uint64(0))
+            if int(offsets.max()) + size <= self.last.size_bytes:
+                return [self._aligned(self.last, offsets, active)]
+        left = np.ones(address.shape, np.bool_) if active is None else active.copy()
+        pieces = []
+        for buffer in self.memory.buffers.values():
+            offsets = address - np.uint64(buffer.address)
+            if size > buffer.size_bytes:
+                continue
+            inside = left & (offsets <= np.uint64(buffer.size_bytes - size))
+            if inside.any():
+                left &= ~inside
+                self.last = buffer
+                offsets = np.where(inside, offsets, np.uint64(0))
+                pieces.append(self._aligned(buffer, offsets, None if inside.all() else inside))
+        if left.any():
+            row, lane = np.argwhere(left)[0]
+            raise objection(
+                self.where,
+                f"out of bounds: {size} bytes at "
+                f"{self.memory.nearest(int(address[row, lane]))} bytes",
+                self.batch.thread_name(self.rows, left),
+            )
+        return pieces
+
+    def _aligned(self, buffer: GlobalBuffer, offsets: Array, active: Array | None) -> Piece:
+        if int(np.bitwise_or.reduce(offsets, axis=None)) & (self.size_bytes - 1):
+            wrong = offsets & np.uint64(self.size_bytes - 1) != 0
+            row, lane = np.argwhere(wrong)[0]
+            raise objection(
+                self.where,
+                f"misaligned: {self.size_bytes} bytes at byte {int(offsets[row, lane])} "
+                f"of buffer {buffer.name!r}",
+                self.batch.thread_name(self.rows, wrong),
+            )
+        return buffer, offsets.view(np.int64), active
+
+    def _count(self, active: Array | None) -> int:
+        everyone = len(self.batch.block_of_warp[self.rows]) * 32
+        return everyone if active is None else int(np.count_nonzero(active))
+
+    def _check_written(self, buffer: GlobalBuffer, place: Array, active: Array | None) -> None:
+        assert buffer.written is not None
+        held = _groups(buffer.written, self.size_bytes)[place]
+        if held.all():
+            return
+        missing: Array = ~np.all(held, axis=-1)
+        if active is not None:
+            missing &= active
+        if missing.any():
+            row, lane = np.argwhere(missing)[0]
+            raise objection(
+                self.where,
+                f"read of byte {int(place[row, lane]) * self.size_bytes} of buffer "
+                f"{buffer.name!r}, which nothing has written",
+                self.batch.thread_name(self.rows, missing),
+            )
+
+    def _cells(self, offsets: Array, active: Array | None) -> tuple[Array, Array]:
+        """Cells `[accesses, cells]` and the block + 1 of each access."""
+        cell = self.memory.cell_bytes
+        cells = (offsets // cell)[..., None] + np.arange(self.size_bytes // cell)
+        block = self.batch.block_ids[self.batch.block_of_warp[self.rows]] + 1
+        blocks = np.broadcast_to(block[:, None, None], cells.shape)
+        return (cells, blocks) if active is None else (cells[active], blocks[active])
+
+    def _log_read(self, buffer: GlobalBuffer, offsets: Array, active: Array | None) -> None:
+        assert buffer.writer is not None, "a buffer that may be written has its logs"
+        assert buffer.reader is not None
+        cells, blocks = self._cells(offsets, active)
+        writer = buffer.writer[cells]
+        wrong = (writer != 0) if self.read_only else (writer != 0) & (writer != blocks)
+        if wrong.any():
+            what = "ld.global.nc of bytes that" if self.read_only else "read of bytes that"
+            self._race(buffer, cells[wrong][0], f"{what} block {int(writer[wrong][0]) - 1} writes")
+        reader = buffer.reader[cells]
+        mine = np.where((reader == 0) | (reader == blocks), blocks, -1)
+        buffer.reader[cells] = mine
+        shared = buffer.reader[cells] != mine
+        if shared.any():
+            buffer.reader[cells[shared]] = -1
+
+    def _log_write(self, buffer: GlobalBuffer, offsets: Array, active: Array | None) -> None:
+        assert buffer.writer is not None, "a buffer that may be written has its logs"
+        assert buffer.reader is not None
+        cells, blocks = self._cells(offsets, active)
+        for log, verb in ((buffer.writer, "writes"), (buffer.reader, "reads")):
+            held = log[cells]
+            wrong = (held != 0) & (held != blocks)
+            if wrong.any():
+                other = int(held[wrong][0])
+                who = f"block {other - 1}" if other > 0 else "several blocks"
+                self._race(buffer, cells[wrong][0], f"write of bytes that {who} {verb}")
+        buffer.writer[cells] = blocks
+        if (buffer.writer[cells] != blocks).any():
+            self._race(buffer, cells.flat[0], "two blocks write the same bytes")
+
+    def _race(self, buffer: GlobalBuffer, cell: Any, problem: str) -> None:
+        raise objection(
+            self.where,
+            f"race between blocks in buffer {buffer.name!r}, byte "
+            f"{int(cell) * self.memory.cell_bytes}: {problem}, unordered in this launch",
+        )
+
+
+def _groups(data: Array, size_bytes: int) -> Array:
+    return data[: len(data) // size_bytes * size_bytes].reshape(-1, size_bytes)

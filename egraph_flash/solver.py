@@ -1,0 +1,243 @@
+"""The best few terms of every class, by a small dynamic program under fixed dials."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from .carriers import channels_of
+from .free import free
+from .frozen import Frozen, Klass, Node
+from .passes import Analyst, Outline
+from .terms import HEADS, Term, make
+
+Keep = Callable[[Klass, Node], bool]
+Store = Callable[[Klass, Any], bool]
+
+_WIDTH = {"Expr": 3, "Chan": 1, "State": 1}  # all projections of a carrier share one state
+_ROUNDS = 64
+
+
+class Digests:
+    """A short text for each term that is equal in every process, to break ties with."""
+
+    def __init__(self) -> None:
+        self._known: dict[Term, str] = {}
+
+    def __call__(self, term: Term) -> str:
+        found = self._known.get(term)
+        if found is None:
+            found = self._known[term] = self._of(term)
+        return found
+
+    def _of(self, node: Term) -> str:
+        parts = [node.head]
+        for arg in node.args:
+            if isinstance(arg, Term):
+                parts.append(self(arg))
+            elif isinstance(arg, tuple):
+                parts.append("[" + ",".join(map(self, arg)) + "]")
+            else:
+                parts.append(repr(arg))
+        return blake2b(" ".join(parts).encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A term for a class, with its outline and its rank: fewer unsafe operations, then cheaper."""
+
+    term: Any
+    outline: Outline
+    rank: tuple[int, float, int]
+
+    @property
+    def signature(self) -> frozenset[Any]:
+        """Which passes it takes and which channels it reads there: what sharing depends on."""
+        return frozenset((place, item.used) for place, item in self.outline.passes.items())
+
+
+class Solver:
+    """Finds terms in a frozen e-graph; keeps what it learns about terms between runs."""
+
+    def __init__(self, frozen: Frozen, analyst: Analyst) -> None:
+        self.frozen, self.analyst = frozen, analyst
+        self.klass_of: dict[Any, Klass] = {}
+        self.digest = Digests()
+        self._candidates: dict[Any, Candidate] = {}
+        analyst.is_unsafe = self.is_unsafe
+
+    def is_unsafe(self, term: Any) -> bool:
+        """Exponentials whose argument is not proved <= 0, and sums that may cancel."""
+        if term.head == "Risk":
+            return True
+        if term.head != "Exp":
+            return False
+        argument = term.args[0]
+        klass = self.klass_of.get(argument) or self.frozen.find(argument)
+        return klass is None or not klass.nonpositive
+
+    def candidate(self, term: Any) -> Candidate:
+        found = self._candidates.get(term)
+        if found is None:
+            outline = self.analyst.outline(term)
+            cost = float(f"{self.analyst.cost_us(outline):.9g}")
+            rank = (len(outline.unsafe), cost, len(outline.body.ops))
+            found = self._candidates[term] = Candidate(term, outline, rank)
+        return found
+
+    def joint(self, terms: tuple[Any, ...]) -> tuple[tuple[int, float, int], Outline]:
+        """The rank of several terms computed by one plan, and the outline of the plan."""
+        outline = self.analyst.joined(terms)
+        cost = float(f"{self.analyst.cost_us(outline):.9g}")
+        return (len(outline.unsafe), cost, len(outline.body.ops)), outline
+
+    def solve(self, keep: Keep, store: Store) -> tuple[Any, ...] | None:
+        """The best terms of the roots under a filter of nodes, or None where none is left.
+
+        `store(klass, term)` says whether a term goes through memory where others use it.
+        """
+        run = _Run(self, keep, store)
+        run.finish()
+        choices = [run.best.get(klass, []) for klass in self.frozen.roots]
+        if not all(choices):
+            return None
+        combos = itertools.islice(itertools.product(*choices), 256)
+        terms = [tuple(choice.term for choice in combo) for combo in combos]
+        return min(terms, key=lambda combo: (self.joint(combo)[0], *map(self.digest, combo)))
+
+
+class _Run:
+    """One dynamic program: rounds over the nodes whose parts changed, until none does."""
+
+    def __init__(self, solver: Solver, keep: Keep, store: Store) -> None:
+        self.solver, self.keep, self.store = solver, keep, store
+        self.best: dict[Klass, list[Any]] = {}
+        self.operands: dict[Klass, list[Any]] = {}
+        self.nodes: list[tuple[Klass, Node]] = []
+        self.users: dict[Klass, list[int]] = {}
+        self._tried: set[tuple[int, tuple[Any, ...]]] = set()
+        self._reach()
+
+    def _reach(self) -> None:
+        stack, seen = list(self.solver.frozen.roots), set(self.solver.frozen.roots)
+        while stack:
+            klass = stack.pop()
+            if klass in self.solver.frozen.loads:
+                self._offer(klass, [self.solver.frozen.loads[klass]])
+                continue
+            for node in klass.nodes:
+                if node.head == "Mat" or not self.keep(klass, node):
+                    continue
+                place = len(self.nodes)
+                self.nodes.append((klass, node))
+                for below in node.below:
+                    self.users.setdefault(below, []).append(place)
+                    if below not in seen:
+                        seen.add(below)
+                        stack.append(below)
+
+    def finish(self) -> None:
+        todo: Iterable[int] = range(len(self.nodes))
+        for _ in range(_ROUNDS):
+            found: dict[Klass, list[Any]] = {}
+            for place in todo:
+                klass, node = self.nodes[place]
+                terms = list(self._terms(place, klass, node))
+                if terms:
+                    found.setdefault(klass, []).extend(terms)
+            changed = [klass for klass, terms in found.items() if self._offer(klass, terms)]
+            if not changed:
+                return
+            todo = sorted({place for klass in changed for place in self.users.get(klass, ())})
+
+    # ---- terms of a node -------------------------------------------------------------------------
+
+    def _terms(self, place: int, klass: Klass, node: Node) -> Iterator[Any]:
+        for args in itertools.product(*(self._choices(node, arg) for arg in node.args)):
+            if (place, args) in self._tried:
+                continue
+            self._tried.add((place, args))
+            term = self._get(node, args) if node.head == "Get" else make(node.head, *args)
+            if term is None or not self._within(klass, term):
+                continue
+            self.solver.klass_of[term] = klass
+            yield term
+
+    def _choices(self, node: Node, arg: Any) -> list[Any]:
+        if isinstance(arg, Klass):
+            if node.head == "Get" and arg.sort == "Chan":
+                return [arg]
+            return self.operands.get(arg, [])
+        if isinstance(arg, tuple | frozenset):
+            parts = [self.operands.get(item, [])[:1] for item in arg]
+            return [tuple(part[0] for part in parts)] if all(parts) else []
+        return [arg]
+
+    def _get(self, node: Node, args: tuple[Any, ...]) -> Any:
+        state, wanted = args
+        for channel in channels_of(state):
+            if self.solver.klass_of.get(channel) is wanted:
+                return make("Get", state, channel)
+        return None
+
+    def _within(self, klass: Klass, term: Any) -> bool:
+        """A member may not mention an axis that its class does not depend on."""
+        return klass.free is None or set(free(term)) <= klass.free
+
+    # ---- the best of a class ---------------------------------------------------------------------
+
+    def _offer(self, klass: Klass, terms: list[Any]) -> bool:
+        """Keep the best of the old and new terms; whether they changed."""
+        old = self.best.get(klass, [])
+        best = self._select(klass, [*(item.term for item in old), *terms])
+        if [item.term for item in best] == [item.term for item in old]:
+            return False
+        self.best[klass] = best
+        operands = [self._operand(klass, item.term) for item in best]
+        self.operands[klass] = list(dict.fromkeys(operands))
+        return True
+
+    def _operand(self, klass: Klass, term: Any) -> Any:
+        if klass.sort != "Expr" or not self.store(klass, term):
+            return term
+        stored = make("Mat", term)
+        self.solver.klass_of[stored] = klass
+        return stored
+
+    def _select(self, klass: Klass, terms: list[Any]) -> list[Any]:
+        judge = self._judge if klass.sort == "Expr" else self._judge_part
+        items = [judge(term) for term in dict.fromkeys(terms)]
+        items.sort(key=lambda item: (item.rank, self.solver.digest(item.term)))
+        chosen: list[Any] = []
+        signatures: set[Any] = set()
+        for item in items:  # one for each set of passes, since sharing a pass may pay later
+            if item.signature not in signatures:
+                signatures.add(item.signature)
+                chosen.append(item)
+            if len(chosen) == _WIDTH[klass.sort]:
+                break
+        return chosen
+
+    def _judge(self, term: Any) -> Candidate:
+        return self.solver.candidate(term)
+
+    def _judge_part(self, term: Any) -> Candidate:
+        """Channels and states are ranked by the expressions that they lift."""
+        lifts = [node for node in _lifts(term)]
+        rank, outline = self.solver.joint(tuple(lifts))
+        return Candidate(term, outline, rank)
+
+
+def _lifts(term: Any) -> Iterator[Any]:
+    """The expressions directly below a channel or a state."""
+    for sort, arg in zip(HEADS[term.head].arguments, term.args, strict=True):
+        if sort == "Expr":
+            yield arg
+        elif isinstance(arg, Term) and arg.sort in ("Chan", "State"):
+            yield from _lifts(arg)
+        elif isinstance(arg, tuple):
+            for item in arg:
+                yield from _lifts(item)

@@ -1,0 +1,199 @@
+"""Which kernels a term needs: one stage for each pass, with buffers where a value is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .axes import Axis
+from .carriers import channels_of, closure, is_twisted, lift_of
+from .dtypes import Dtype, f32
+from .free import free
+from .roles import Roles, assign_roles
+from .terms import Chan, State, Term, make, rewrite, subterms
+
+
+@dataclass(frozen=True)
+class Target:
+    """An array that a stage writes: `expr` at every point of `axes`, dense, as `array` says."""
+
+    array: Any
+    axes: tuple[Axis, ...]
+    expr: Any
+    is_output: bool
+
+    @property
+    def name(self) -> str:
+        return str(self.array.args[0])
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One kernel: at most one fold, and the values that follow from it.
+
+    The targets read the fold's channels as `Get(state, channel)`; `channels` are those that they
+    read, with their bases before them. A stage without a fold is a map.
+    """
+
+    targets: tuple[Target, ...]
+    state: State | None
+    channels: tuple[Chan, ...]
+    roles: Roles
+
+    @property
+    def fold(self) -> Axis | None:
+        return self.state.args[0] if self.state is not None else None
+
+
+Root = tuple[str, Any, tuple[Axis, ...], Dtype]
+
+
+def split(roots: Sequence[Root], taken: Iterable[str]) -> tuple[Stage, ...]:
+    """The stages that compute `roots` (name, expression, axes in memory order, dtype), in order.
+
+    Folds that stand at the top of a stored value are passes; reductions in the body of a fold
+    stay inside it where they move with its axis, and are passes of their own where they do not.
+    `taken` are the names that buffers must not have.
+    """
+    splitter = _Splitter({*taken, *(name for name, *_ in roots)})
+    for name, expr, axes, dtype in roots:
+        splitter.store(name, expr, axes, dtype, is_output=True)
+    return splitter.finish()
+
+
+class _Splitter:
+    """Collects targets, each after the buffers that it reads."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self.taken = taken
+        self.loads: dict[Term, Any] = {}
+        self.pending: list[tuple[Target, State | None]] = []
+
+    def store(
+        self, name: str, expr: Any, axes: tuple[Axis, ...], dtype: Dtype, *, is_output: bool
+    ) -> None:
+        expr = _replace(expr, ("Mat",), lambda cut: self.buffer(cut.args[0]))
+        expr = _replace(expr, _REDUCTIONS, self._pass)
+        states = list(dict.fromkeys(get.args[0] for get in _outermost(expr, _REDUCTIONS)))
+        fusible = [state for state in states if set(free(expr)) <= _axes_read(expr, state)]
+        kept = fusible[-1] if fusible else None
+        expr = _replace(
+            expr, _REDUCTIONS, lambda get: get if get.args[0] is kept else self.buffer(get)
+        )
+        array = make("Array", name, dtype.name, tuple(axis.extent for axis in axes))
+        self.pending.append((Target(array, axes, expr, is_output), kept))
+
+    def buffer(self, term: Any) -> Any:
+        """A load of the f32 buffer that holds `term`, which an earlier stage computes."""
+        term = _plain(term)
+        if term not in self.loads:
+            name = next(n for i in range(1 << 30) if (n := f"work{i}") not in self.taken)
+            self.taken.add(name)
+            axes = free(term)
+            self.store(name, term, axes, f32, is_output=False)
+            array = make("Array", name, f32.name, tuple(axis.extent for axis in axes))
+            self.loads[term] = make("Load", array, tuple(axis.index for axis in axes))
+        return self.loads[term]
+
+    def _pass(self, node: Any) -> Any:
+        """A reduction as the reading of a fold whose body holds only reductions that move."""
+        get = _as_get(node)
+        axis = get.args[0].args[0]
+        bodies = [part for chan in channels_of(get.args[0]) for part in _lifts(chan)]
+        change = {
+            inner: self._inner(inner) if axis in free(inner) else self.buffer(inner)
+            for body in bodies
+            for inner in _outermost(body, _REDUCTIONS)
+        }
+        return rewrite(get, {old: new for old, new in change.items() if old is not new})
+
+    def _inner(self, node: Any) -> Any:
+        """A reduction inside a fold's body: plain, and itself without reductions."""
+        if node.head == "Get" and is_twisted(node.args[1]):
+            return self.buffer(node)
+        red = _as_red(node)
+        return make("Red", *red.args[:2], _replace(red.args[2], _REDUCTIONS, self.buffer))
+
+    def finish(self) -> tuple[Stage, ...]:
+        """Targets that read one state share a stage, unless they need what comes after it."""
+        groups: list[tuple[State | None, list[Target]]] = []
+        for target, state in self.pending:
+            place = next(
+                (i for i, (known, _) in enumerate(groups) if state is not None and known is state),
+                None,
+            )
+            if place is not None and not _reads(target) & _written(groups[place:]):
+                groups[place][1].append(target)
+            else:
+                groups.append((state, [target]))
+        return tuple(_stage(tuple(targets), state) for state, targets in groups)
+
+
+_REDUCTIONS = ("Red", "Get")
+
+
+def _outermost(term: Any, heads: tuple[str, ...]) -> Iterator[Any]:
+    """The subterms of those heads that stand below no other such subterm, each once."""
+    if term.head in heads:
+        yield term
+        return
+    found = dict.fromkeys(f for child in term.children for f in _outermost(child, heads))
+    yield from found
+
+
+def _replace(expr: Any, heads: tuple[str, ...], change: Any) -> Any:
+    found = {node: change(node) for node in _outermost(expr, heads)}
+    return rewrite(expr, {old: new for old, new in found.items() if old is not new})
+
+
+def _as_get(node: Any) -> Any:
+    if node.head == "Get":
+        return node
+    monoid, axis, body = node.args
+    channel = make("Ch", monoid, body)
+    return make("Get", make("Fold", axis, make("Flat"), make("Lift", (channel,))), channel)
+
+
+def _plain(node: Any) -> Any:
+    """A fold of one plain channel as a reduction, so that both spellings share a buffer."""
+    alone = node.head == "Get" and len(channels_of(node.args[0])) == 1
+    return _as_red(node) if alone and not is_twisted(node.args[1]) else node
+
+
+def _as_red(node: Any) -> Any:
+    if node.head == "Red":
+        return node
+    state, channel = node.args
+    return make("Red", channel.args[0], state.args[0].root, channel.args[1])
+
+
+def _lifts(channel: Chan) -> tuple[Any, ...]:
+    return tuple(lift_of(each) for each in closure((channel,)))
+
+
+def _read(expr: Any, state: State | None) -> tuple[Chan, ...]:
+    gets = (node for node in _outermost(expr, ("Get",)) if node.args[0] is state)
+    return tuple(dict.fromkeys(get.args[1] for get in gets))
+
+
+def _axes_read(expr: Any, state: State) -> set[Axis]:
+    """The axes that the channels of `state` give to `expr`."""
+    axis = state.args[0].root
+    return {a for chan in _read(expr, state) for a in free(chan) if a is not axis}
+
+
+def _reads(target: Target) -> set[str]:
+    return {str(node.args[0]) for node in subterms(target.expr) if node.head == "Array"}
+
+
+def _written(groups: list[tuple[State | None, list[Target]]]) -> set[str]:
+    return {target.name for _, targets in groups for target in targets}
+
+
+def _stage(targets: tuple[Target, ...], state: State | None) -> Stage:
+    read = dict.fromkeys(chan for target in targets for chan in _read(target.expr, state))
+    channels = closure(tuple(read))
+    axes = tuple(dict.fromkeys(axis for target in targets for axis in target.axes))
+    fold = state.args[0].root if state is not None else None
+    return Stage(targets, state, channels, assign_roles(channels, fold, axes))

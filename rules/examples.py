@@ -1,0 +1,120 @@
+"""Which expressions the laws name as examples: each law must fire while one of them saturates."""
+
+from __future__ import annotations
+
+from ..axes import Axis
+from ..dtypes import f32
+from ..expressions import Expr, Tensor, exp, inf, lift, log, maximum, sqrt, tanh, where
+from ..operators import OPERATORS
+from ..terms import Chan, State, make
+
+m, n, d, e = Axis.many(m=6, n=12, d=4, e=3)
+x = Tensor("x", (m, n), f32).expr
+y = Tensor("y", (n,), f32).expr
+g = Tensor("g", (m,), f32).expr
+v = Tensor("v", (n, e), f32).expr
+w = Tensor("w", (n, m), f32).expr
+a, b = Tensor("a", (m, d), f32).expr, Tensor("b", (n, d), f32).expr
+
+scores = (a * b).sum(d) * lift(0.5)
+masked = where(n.index <= m.index, scores, -inf)
+
+
+def weights(s: Expr) -> Expr:
+    """exp(s - max s) over n."""
+    return exp(s - s.max(n))
+
+
+# weighted sums, spelled in several ways
+normalised = (weights(scores) / weights(scores).sum(n) * v).sum(n)
+masked_normalised = (weights(masked) / weights(masked).sum(n) * v).sum(n)
+unshifted = (exp(scores) * v).sum(n) / exp(scores).sum(n)
+late_scale = (exp((x - x.max(n)) * lift(0.5)) * v).sum(n)
+late_scale_left = (exp(lift(0.5) * (x - x.max(n))) * v).sum(n)
+log_sum = log(exp(x).sum(n))
+shifted_log_sum = x.max(n) + log(weights(x).sum(n))
+against_log_sum = (v * exp(x - shifted_log_sum)).sum(n)
+entropy = -((weights(x) / weights(x).sum(n)) * log(weights(x) / weights(x).sum(n))).sum(n)
+
+top = maximum(x.max(n), g)
+sink = (exp(x - top) * v).sum(n) / (exp(x - top).sum(n) + exp(g - top))
+
+mean = x.sum(n) / 12.0
+variance = ((x - mean) * (x - mean)).sum(n) / 12.0
+weighted_mean = (y * x).sum(n) / y.sum(n)
+weighted_variance = (y * ((x - weighted_mean) * (x - weighted_mean))).sum(n)
+scaled_product = ((x / sqrt((x * x).sum(n) / 12.0 + 1e-6)) * w).sum(n)
+product = (x * w).sum(n)
+squashed = tanh(x) * g
+masked_weights = (where(n.index <= m.index, exp(x - g), 0.0) * v).sum(n)
+masked_exponent = exp(where(n.index <= m.index, x - g, -inf)).sum(n)
+cooled = exp((x - g) / 2.0).sum(n)
+total_of_constant = make("Red", make("Sum"), n, g)
+
+
+def _by_head() -> dict[str, Expr]:
+    """For each head of an expression, one that varies along n and has this head at the top."""
+    found: dict[str, Expr] = {"Num": lift(2.0) + x, "Idx": n.index, "Load": x}
+    for row in OPERATORS.values():
+        operands = (n.index <= m.index, x, w) if row.name == "Where" else (x, w)[: row.arity]
+        found[row.name] = make(row.name, *operands)
+    found["Cast"] = x.cast(f32)
+    found["Red"] = scores
+    found["Mat"], found["Risk"] = make("Mat", x), make("Risk", x)
+    found["Get"] = make("Get", *_fold_of(make("Ch", make("Sum"), a * b), d))
+    return found
+
+
+def _fold_of(channel: Chan, axis: Axis) -> tuple[State, Chan]:
+    return make("Fold", axis, make("Flat"), make("Lift", (channel,))), channel
+
+
+OF_HEAD = _by_head()
+
+
+def _twisted(
+    name: str, monoids: tuple[str, ...], bases: tuple[Expr, ...], value: Expr
+) -> tuple[State, Chan]:
+    """The flat fold over n of a twisted channel with its bases, and the channel."""
+    below = tuple(make("Ch", make(mo), base) for mo, base in zip(monoids, bases, strict=True))
+    channel = make("Tw", make("Rep", name), below, value)
+    return make("Fold", n, make("Flat"), make("Lift", (*below, channel))), channel
+
+
+def _beside(monoids: tuple[str, ...], bases: tuple[Expr, ...], value: Expr) -> Expr:
+    """A plain sum over n in one fold with the folds of some bases."""
+    below = tuple(make("Ch", make(mo), base) for mo, base in zip(monoids, bases, strict=True))
+    channel = make("Ch", make("Sum"), value)
+    state = make("Fold", n, make("Flat"), make("Lift", (*below, channel)))
+    return make("Get", state, channel)
+
+
+_positive = exp(y)
+_one = lift(1.0)
+_two_sums = ("Sum", "Sum")
+_weighted = (_positive, _positive * x)
+_weighted_centre = (_positive * x).sum(n) / _positive.sum(n)
+
+# for each representation and chart, an expression on which its laws fire
+ORBITS = {
+    ("Scale", "weighted"): (weights(x) * v).sum(n),
+    ("Scale", "plain"): weights(x).sum(n),
+    ("Shift", "plain"): variance,
+    ("Shift", "weighted"): (_positive * ((x - _weighted_centre) * (x - _weighted_centre))).sum(n),
+    ("Shift", "plain-spread"): (w + (x - mean) * (x - mean)).sum(n),
+}
+UNFOLDED = {
+    ("Scale", "weighted"): make("Get", *_twisted("Scale", ("Max",), (x,), w)),
+    ("Scale", "plain"): make("Get", *_twisted("Scale", ("Max",), (x,), _one)),
+    ("Shift", "plain"): make("Get", *_twisted("Shift", _two_sums, (_one, x), lift(0.0))),
+    ("Shift", "weighted"): make("Get", *_twisted("Shift", _two_sums, _weighted, lift(0.0))),
+    ("Shift", "plain-spread"): make("Get", *_twisted("Shift", _two_sums, (_one, x), w)),
+}
+TRANSPORTED = {
+    ("Scale", "weighted"): (exp(x) * v).sum(n),
+    ("Scale", "plain"): exp(x).sum(n),
+    ("Shift", "plain"): _beside(_two_sums, (_one, x), x * x),
+    ("Shift", "weighted"): _beside(_two_sums, _weighted, _positive * (x * x)),
+    ("Shift", "plain-spread"): _beside(_two_sums, (_one, x), w + x * x),
+}
+NARROWED = TILED = SHARED = normalised

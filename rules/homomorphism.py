@@ -1,0 +1,105 @@
+"""What leaves a reduction: factors that do not vary leave sums, positive scales and shifts leave
+maxima, and a sum of sums is a sum of its parts.
+"""
+
+from __future__ import annotations
+
+from . import examples as at
+from .facts import fact
+from .law import Clause, Equal, Law
+from .patterns import E, exp, k, make, number, peak, total, zero
+
+a, b, c, e, i, r, s, u, d, x = E("a b c e i r s u d x")
+_split = fact("split", e, k, c, i, u, r)
+_sum = Equal(x, total(k, e))
+_peak = Equal(x, peak(k, e))
+_fixed_c = fact("invariant", c, k)
+_proper = (fact("!=", i, zero), fact("!=", d, zero))
+
+
+def _risky(term: object) -> object:
+    return make("Risk", term)
+
+
+def _law(name: str, given: tuple[Clause, ...], then: tuple[Clause, ...], example: object) -> Law:
+    return Law(
+        name=f"homomorphism/{name}",
+        phase="homomorphism",
+        source="a linear map commutes with Σ; x -> c x + i, c > 0, is monotone and commutes with max",
+        example=example,
+        given=given,
+        then=then,
+    )
+
+
+ci, di = E("ci di")
+
+LAWS: tuple[Law, ...] = (
+    _law(
+        "hoist",
+        (_sum, _split, fact("invariant", u, k)),
+        (Equal(x, c * (exp(i) * total(k, exp(u) * r))),),
+        (at.g * at.x).sum(at.n),
+    ),
+    _law(
+        "count",
+        (_sum, fact("invariant", e, k), fact("count", k, number)),
+        (Equal(x, make("Num", number) * e),),
+        at.total_of_constant,
+    ),
+    _law("want-linear", (_sum, _split), (fact("shift", r, k),), at.normalised),
+    _law(  # the two parts may cancel, so the result carries a risk
+        "linear",
+        (_sum, _split, fact("shifted", r, k, ci, di), fact("!=", ci, zero), fact("!=", di, zero)),
+        (
+            Equal(
+                x,
+                c * (exp(i) * _risky(total(k, exp(u) * di) + ci * total(k, exp(u)))),
+            ),
+        ),
+        (exp(at.x) * (at.y + at.g)).sum(at.n),
+    ),
+    _law(
+        "want-distribute",
+        (_sum, Equal(e, a * b), fact("!=", a, e), fact("!=", b, e)),
+        (fact("shift", a, k), fact("shift", b, k)),
+        at.product,
+    ),
+    _law(
+        "distribute",
+        (_sum, Equal(e, a * b), fact("shifted", a, k, i, d), *_proper),
+        (Equal(x, _risky(total(k, d * b) + i * total(k, b))),),
+        ((at.x - at.g) * at.y).sum(at.n),
+    ),
+    _law(
+        "distribute-right",
+        (_sum, Equal(e, b * a), fact("shifted", a, k, i, d), *_proper),
+        (Equal(x, _risky(total(k, d * b) + i * total(k, b))),),
+        (at.y * (at.x - at.g)).sum(at.n),
+    ),
+    _law(
+        "peak-scale",
+        (_peak, Equal(e, c * s), _fixed_c, fact("positive", c)),
+        (Equal(x, c * peak(k, s)),),
+        (2.0 * at.x).max(at.n),
+    ),
+    _law(
+        "peak-scale-right",
+        (_peak, Equal(e, s * c), _fixed_c, fact("positive", c)),
+        (Equal(x, c * peak(k, s)),),
+        (at.x * 2.0).max(at.n),
+    ),
+    _law(
+        "peak-scale-over",
+        (_peak, Equal(e, s / c), _fixed_c, fact("positive", c)),
+        (Equal(x, peak(k, s) / c),),
+        (at.x / 2.0).max(at.n),
+    ),
+    _law(
+        "peak-shift",
+        (_peak, fact("shifted", e, k, i, d), *_proper),
+        (Equal(x, i + peak(k, d)),),
+        (at.x + at.g).max(at.n),
+    ),
+)
+

@@ -1,0 +1,163 @@
+"""How a sum that is taken against a moving base becomes one channel of a twisted carrier.
+
+All laws here are generated from the table of representations. For bases b with the group element
+g(b), an action x -> act(b, g, x) and elements (b_k, r_k):
+
+    orbit      Σ_k act(b_k, g(b_k) - g(B), r_k)  =  {B; T}.T     with B the folded bases
+    transport  {B; Σ act(b_k, g(b_k), r_k)}.Σ     =  act(B, g(B), {B; T}.T)
+
+where {B; T} is the fold whose channel T is kept in coordinates at its own base, which is the
+transport of structure along (B, D) -> (B, act(B, -g(B), D)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..representations import REPRESENTATIONS, Chart, Representation
+from ..terms import make, rewrite, subterms, variable
+from . import examples as at
+from .facts import Fact, fact
+from .law import Clause, Equal, Law
+from .patterns import E, fold_one, get, k, number, one, plain, reduce, total, zero
+
+x = E("whole")
+Parts = tuple[Any, ...]
+
+
+def simplified(term: Any) -> Any:
+    """A pattern without products with 1 and sums with 0."""
+    if term.head == "Var":
+        return term
+    change = {child: simplified(child) for child in term.children if child.sort == "Expr"}
+    node = make(term.head, *(_changed(arg, change) for arg in term.args)) if change else term
+    unit = {"Mul": one, "Add": zero, "Div": one}.get(node.head)
+    if unit is None or len(node.args) < 2:
+        return node
+    left, right = node.args
+    if right is unit:
+        return left
+    return right if left is unit and node.head != "Div" else node
+
+
+def _changed(arg: Any, change: dict[Any, Any]) -> Any:
+    return arg if isinstance(arg, tuple) else change.get(arg, arg)
+
+
+def channels(rep: Representation, chart: Chart) -> tuple[Parts, Any]:
+    """(the base channels, the twisted channel) of a chart."""
+    bases = tuple(plain(m, b) for m, b in zip(rep.monoids, chart.bases, strict=True))
+    return bases, make("Tw", make("Rep", rep.name), bases, chart.lift)
+
+
+def folded(rep: Representation, chart: Chart) -> tuple[Any, ...]:
+    """The folds of the bases, as reductions over k."""
+    return tuple(reduce(m, k, b) for m, b in zip(rep.monoids, chart.bases, strict=True))
+
+
+def _counted(term: Any) -> tuple[Any, tuple[Fact, ...]]:
+    """Σ_k 1 written as the number of elements, which users write as a number."""
+    ones = total(k, one)
+    if not any(node is ones for node in subterms(term)):
+        return term, ()
+    return rewrite(term, {ones: make("Num", number)}), (fact("count", k, number),)
+
+
+def _needs(chart: Chart) -> tuple[Fact, ...]:
+    return tuple(fact("positive", term) for term in chart.positive)
+
+
+def _projections(state: Any, bases: Parts, sums: tuple[Any, ...]) -> Iterator[Equal]:
+    """The base channels of a fold are the folds of the bases."""
+    for channel, value in zip(bases, sums, strict=True):
+        yield Equal(_counted(value)[0], get(state, channel))
+
+
+def orbit(rep: Representation, chart: Chart) -> Law:
+    """The sum of what the elements are at the folded bases is the twisted channel."""
+    bases, twisted = channels(rep, chart)
+    sums = folded(rep, chart)
+    state = fold_one(k, *bases, twisted)
+    moved = rep.act(chart.bases, chart.parameter - rep.parameter(*sums), chart.lift)
+    body, counted = _counted(simplified(moved))
+    return Law(
+        name=f"twist/orbit-{rep.name.lower()}-{chart.name}",
+        phase="twist",
+        source=rep.source,
+        example=at.ORBITS[rep.name, chart.name],
+        given=(Equal(x, total(k, body)), *counted, *_needs(chart)),
+        then=(Equal(x, get(state, twisted)), *_projections(state, bases, sums)),
+    )
+
+
+def unfold(rep: Representation, chart: Chart) -> Law:
+    """The same equation read from right to left: the sum in one more pass than its bases take."""
+    bases, twisted = channels(rep, chart)
+    moved = rep.act(
+        chart.bases, chart.parameter - rep.parameter(*folded(rep, chart)), chart.lift
+    )
+    body, counted = _counted(simplified(moved))
+    return Law(
+        name=f"twist/unfold-{rep.name.lower()}-{chart.name}",
+        phase="twist",
+        source=rep.source,
+        example=at.UNFOLDED[rep.name, chart.name],
+        given=(
+            Equal(x, get(fold_one(k, *bases, twisted), twisted)),
+            *counted,
+            *_needs(chart),
+        ),
+        then=(Equal(x, total(k, body)),),
+    )
+
+
+def transport(rep: Representation, chart: Chart) -> Law:
+    """A carrier that holds a plain sum beside its bases, in coordinates at the bases."""
+    bases, twisted = channels(rep, chart)
+    sums = folded(rep, chart)
+    summand = simplified(rep.act(chart.bases, chart.parameter, chart.lift))
+    channel = plain("Sum", summand)
+    state = fold_one(k, *bases, twisted)
+    back = rep.act(sums, rep.parameter(*sums), get(state, twisted))
+    value, counted = _counted(simplified(back))
+    return Law(
+        name=f"twist/transport-{rep.name.lower()}-{chart.name}",
+        phase="twist",
+        source=rep.source,
+        example=at.TRANSPORTED[rep.name, chart.name],
+        given=(
+            Equal(x, get(fold_one(k, *bases, channel), channel)),
+            *counted,
+            *_needs(chart),
+        ),
+        then=(Equal(x, value), *_projections(state, bases, sums)),
+    )
+
+
+def vanishing(rep: Representation, chart: Chart) -> Law:
+    """Nothing is left of a twisted channel whose base never left the identity."""
+    bases, twisted = channels(rep, chart)
+    sums = folded(rep, chart)
+    given: tuple[Clause, ...] = (Equal(x, get(fold_one(k, *bases, twisted), twisted)),)
+    return Law(
+        name=f"finiteness/vanishing-{rep.name.lower()}-{chart.name}",
+        phase="analysis",
+        source="a row without elements keeps the identity",
+        example=at.TRANSPORTED[rep.name, chart.name],
+        given=(*given, Equal(variable("Expr", "base"), sums[0])),
+        then=(fact("vanishes", x, variable("Expr", "base")),),
+    )
+
+
+def _laws() -> Iterator[Law]:
+    for rep in REPRESENTATIONS.values():
+        for chart in rep.charts:
+            yield orbit(rep, chart)
+            yield unfold(rep, chart)
+            yield transport(rep, chart)
+            if rep.overflows:
+                yield vanishing(rep, chart)
+
+
+LAWS: tuple[Law, ...] = tuple(_laws())
