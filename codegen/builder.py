@@ -13,12 +13,19 @@ Word = Register | Immediate
 
 
 class Block:
-    """A run of statements; `depth` is how many loops it stands in."""
+    """A run of statements; `depth` is how many loops it stands in, `rounds` how often it runs."""
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int, rounds: int = 1) -> None:
         self.depth = depth
+        self.rounds = rounds
         self.statements: list[Statement | Block] = []
         self.term = ""
+
+    def executed(self) -> int:
+        """Instructions that a warp executes here."""
+        own = sum(isinstance(each, Instruction) for each in self.statements)
+        below = sum(each.executed() for each in self.statements if isinstance(each, Block))
+        return self.rounds * (own + below)
 
     def flatten(self) -> Iterator[Statement]:
         for each in self.statements:
@@ -97,14 +104,14 @@ class Builder:
         self.blocks = held
 
     @contextmanager
-    def loop(self, counter: Register, begin: int, end: Any, step: int) -> Iterator[None]:
+    def loop(self, counter: Register, begin: int, end: int, step: int) -> Iterator[None]:
         """A loop of at least one round: `counter` takes begin, begin + step, … below `end`."""
         depth = self.depth
         label = f"L{self.labels}"
         self.labels += 1
         self.move(counter, begin)
         # what the body does not change is appended to `before` while the body is being written
-        before, body = Block(depth), Block(depth + 1)
+        before, body = Block(depth), Block(depth + 1, -(-(end - begin) // step))
         self.blocks[-1].statements += [before, body]
         self.blocks += [before, body]
         self._append(LabelMark(label))

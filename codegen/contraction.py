@@ -84,9 +84,7 @@ def _slice(kind: Atom, which: str, depth: Side, first: int, count: int) -> Side:
     """The part of the depth that `count` steps from `first` on cover, as an operand's side."""
     lanes = kind.a if which == "a" else kind.b
     inner = column_offsets(lanes) if which == "a" else row_offsets(lanes)
-    offsets = tuple(
-        first * kind.depth + offset for offset in repeat(inner, count, kind.depth)
-    )
+    offsets = tuple(first * kind.depth + offset for offset in repeat(inner, count, kind.depth))
     return Side(
         axis=depth.axis,
         offsets=offsets,
@@ -115,9 +113,7 @@ def _multiply(
     for step in range(count):
         for i in places[0]:
             for j in places[1]:
-                elements = [
-                    (row_index[r], column_index[c]) for r, c in fragment(kind, "c", (i, j))
-                ]
+                elements = [(row_index[r], column_index[c]) for r, c in fragment(kind, "c", (i, j))]
                 fresh = ctx.builder.many("f32", len(elements))
                 ctx.builder.put(
                     kind.instruction,

@@ -92,8 +92,10 @@ def _emit(ctx: Context, emit: Any, operands: tuple[Value, ...], frame: Frame, ty
 
 def _integral(value: Value) -> bool:
     if value.is_constant:
-        return value.type != "pred" and abs(value.words[0]) < 2**31 and (
-            value.words[0] == int(value.words[0])
+        return (
+            value.type != "pred"
+            and abs(value.words[0]) < 2**31
+            and (value.words[0] == int(value.words[0]))
         )
     return value.type == "s32"
 

@@ -11,7 +11,7 @@ from ..axes import Axis
 from ..notation import pretty
 from ..plan import Dim3
 from ..terms import subterms
-from .atoms import Atom, atom
+from .atoms import atom
 from .builder import Builder
 from .context import Context
 from .contraction import contract
@@ -27,13 +27,17 @@ from .values import Value
 
 @dataclass(frozen=True)
 class Lowered:
-    """A kernel's entry, its grid and block, the arrays that it takes, and its shared bytes."""
+    """A kernel's entry, its grid and block, the arrays that it takes, and its shared bytes.
+
+    `instructions` is how many a warp executes.
+    """
 
     entry: Entry
     grid: Dim3
     block: Dim3
     arrays: tuple[str, ...]
     shared_bytes: int
+    instructions: int
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class _Kernel:
             pointers={name: f"p_{name}" for name in self.arrays},
             absent={array: absent.get(name, NOWHERE) for name, array in self.arrays.items()},
         )
-        self.warps = program.inner.warps
+        self.warps = max(program.inner.warps, program.outer.warps)
         self.tiles = self._grid()
 
     @property
@@ -106,9 +110,7 @@ class _Kernel:
     def _origin(self, tile: Any, extent: int) -> Register | None:
         if not isinstance(tile, Register):
             return None
-        return self.ctx.once(
-            ("origin", tile), lambda: self.builder.op("mul_lo_s32", tile, extent)
-        )
+        return self.ctx.once(("origin", tile), lambda: self.builder.op("mul_lo_s32", tile, extent))
 
     def row_side(self) -> Side:
         geometry = self.program.inner
@@ -172,7 +174,14 @@ class _Kernel:
             minnctapersm=limits.min_blocks,
         )
         grid = self.tiles[0] * self.tiles[1] * self.tiles[2]
-        return Lowered(entry, (grid, 1, 1), block, tuple(self.arrays), self.shared_bytes)
+        return Lowered(
+            entry,
+            grid=(grid, 1, 1),
+            block=block,
+            arrays=tuple(self.arrays),
+            shared_bytes=self.shared_bytes,
+            instructions=self.builder.root.executed(),
+        )
 
     @property
     def shared_bytes(self) -> int:
@@ -348,8 +357,3 @@ def _expressions(op: Any) -> tuple[Any, ...]:
 
 def _title(op: Any) -> str:
     return f"loop over {pretty(op.axis)}" if isinstance(op, Loop) else str(op)
-
-
-def kind_of_tile(program: TileProgram) -> Atom:
-    """The atom that lays out the program's tiles."""
-    return atom(program.inner.atom)

@@ -329,7 +329,10 @@ def _store_run(
     elif len(words) == 1:
         kind, packed = "b16", [b.op(f"cvt_rn_{dtype.name}_f32", words[0])]
     else:
-        kind, packed = "b32", [pack(ctx, dtype.name, *words[i : i + 2]) for i in range(0, len(words), 2)]
+        kind, packed = (
+            "b32",
+            [pack(ctx, dtype.name, *words[i : i + 2]) for i in range(0, len(words), 2)],
+        )
     vector = f"v{len(packed)}_" if len(packed) > 1 else ""
     b.put(
         f"st_global_{vector}{kind}",

@@ -97,9 +97,7 @@ def _loaded(ctx: Context, load: Any, frame: Frame, atom: Atom, which: str) -> Fr
             if (low, high) in whole:
                 registers.append(whole[low, high])
                 continue
-            registers.append(
-                ctx.builder.op("mov_pack_b32", [halves[low], halves[high]])
-            )
+            registers.append(ctx.builder.op("mov_pack_b32", [halves[low], halves[high]]))
         found[place] = registers
     return found
 
@@ -147,9 +145,7 @@ def same_lanes(atom: Atom, held: Frame, wanted: Frame) -> bool:
     )
 
 
-def handed_over(
-    ctx: Context, value: Value, held: Frame, wanted: Frame, atom: Atom
-) -> Fragments:
+def handed_over(ctx: Context, value: Value, held: Frame, wanted: Frame, atom: Atom) -> Fragments:
     """A tile held as an accumulator, as fragments of the left operand.
 
     Atoms on f32 take the registers as they are; others go through a shared slab and `ldmatrix`,

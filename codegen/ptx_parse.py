@@ -6,6 +6,7 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 from .isa import rows_of
 from .isa.operand import OperandSpec
@@ -43,6 +44,7 @@ def parse(text: str) -> Module:
     return _Reader(text).module()
 
 
+@cache
 def read_register(text: str) -> Register | None:
     """`%r3` → Register("b32", 3); None for anything else."""
     found = _REGISTER.fullmatch(text)

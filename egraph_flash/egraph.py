@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import EgraphFlashError
 from .free import free
-from .notation import text
+from .notation import flat_text, text
 from .rules import laws, program_parts
-from .terms import subterms
+from .terms import Term, subterms
 
 if TYPE_CHECKING:
     from .expressions import Expr
@@ -123,8 +123,9 @@ class Session:
 
     def holds(self, place: int, term: Expr) -> bool:
         """Whether the term is a member of the class of the output at that place."""
+        names, equations = shared(term)
         try:
-            self.run(f"(check (result {place} {text(term)}))")
+            self.run(f"(check {' '.join(equations)} (result {place} {names[term]}))")
         except self._error:
             return False
         return True
@@ -136,6 +137,22 @@ class Session:
     @property
     def engine(self) -> Any:
         return self._graph
+
+
+def shared(term: Term) -> tuple[dict[Term, str], list[str]]:
+    """A term as a query: an equation for each shared part, and what to call each part.
+
+    Written out as one text a term may be exponentially long.
+    """
+    names: dict[Term, str] = {}
+    equations = []
+    for place, node in enumerate(subterms(term)):
+        written = flat_text(node, names)
+        names[node] = written
+        if node.sort in ("Expr", "Chan", "State"):
+            names[node] = f"v{place}"
+            equations.append(f"(= v{place} {written})")
+    return names, equations
 
 
 def _additions(roots: Sequence[Expr]) -> list[str]:

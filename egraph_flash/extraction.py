@@ -175,9 +175,10 @@ class Search:
 
     def _carrier_fits(self, choice: Choice, axis: Axis, state: Klass) -> bool:
         lifts = [node.args[0] for node in state.having("Lift")]
+        pool = self.frozen.pools.get(axis)
         if axis in choice.pooled:
-            return any(channels == self.frozen.pools[axis] for channels in lifts)
-        return any(len(channels) > 1 for channels in lifts)
+            return pool in lifts
+        return pool not in lifts and any(len(channels) > 1 for channels in lifts)
 
     def _pooled(self, node: Node) -> bool:
         """Whether the pooled carrier of the axis has this reduction as a channel."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .terms import subterms
-
 if TYPE_CHECKING:
     from .axes import Axis
 
@@ -24,9 +22,13 @@ def free(term: Any) -> Axes:
 def _axes(term: Any) -> tuple[Axes, Axes]:
     """(axes of inputs, axes that stand outside inputs), kept on the term itself."""
     if not hasattr(term, "_free"):
-        for node in subterms(term):
-            if not hasattr(node, "_free"):
-                object.__setattr__(node, "_free", _of(node))
+        stack = [term]
+        while stack:
+            node = stack[-1]
+            waiting = [child for child in node.children if not hasattr(child, "_free")]
+            stack += waiting
+            if not waiting:
+                object.__setattr__(node, "_free", _of(stack.pop()))
     return term._free  # type: ignore[no-any-return]
 
 

@@ -14,7 +14,7 @@ _CONSTANT = frozenset({"Extent", "Axis", "Tensor", "Monoid", "Level", "Represent
 _ELEMENTS = {"Extents": "Extent", "Exprs": "Expr", "Chans": "Chan", "ChanSet": "Chan"}
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Node:
     """One way to build a class: a head over classes, constants, tuples or sets of classes."""
 
@@ -30,7 +30,7 @@ class Node:
                 yield from (item for item in arg if isinstance(item, Klass))
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Klass:
     """A class of equal expressions, channels or states."""
 
@@ -43,7 +43,7 @@ class Klass:
         return (node for node in self.nodes if node.head == head)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Frozen:
     """A read-only copy of an e-graph. `roots` are the classes of the outputs, in order."""
 

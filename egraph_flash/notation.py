@@ -18,10 +18,15 @@ def text(term: Term) -> str:
         if node.head == "Var":
             written[node] = node.args[0]
             continue
-        sorts = HEADS[node.head].arguments
-        parts = [_argument(sort, arg, written) for sort, arg in zip(sorts, node.args, strict=True)]
-        written[node] = "(" + " ".join([node.head, *parts]) + ")"
+        written[node] = flat_text(node, written)
     return written[term]
+
+
+def flat_text(node: Term, written: dict[Term, str]) -> str:
+    """One node as egglog reads it, given how its children are written."""
+    sorts = HEADS[node.head].arguments
+    parts = [_argument(sort, arg, written) for sort, arg in zip(sorts, node.args, strict=True)]
+    return "(" + " ".join([node.head, *parts]) + ")"
 
 
 def _argument(sort: str, arg: Any, written: dict[Term, str]) -> str:

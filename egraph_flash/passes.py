@@ -226,7 +226,9 @@ class Analyst:
 
 def _union(place: Any, a: tuple[Chan, ...], b: tuple[Chan, ...]) -> tuple[Chan, ...]:
     """The channels of a state that either reads, in the state's order."""
-    return tuple(channel for channel in channels_of(place) if channel in a or channel in b)
+    wanted = {*a, *b}
+    assert wanted <= set(channels_of(place)), "a carrier lacks a base of a channel that is read"
+    return tuple(channel for channel in channels_of(place) if channel in wanted)
 
 
 def _sums(channel: Any) -> bool:

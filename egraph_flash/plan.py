@@ -46,13 +46,17 @@ Argument = Pointer | Scalar
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch: `grid` in blocks, `block` in threads, dynamic shared memory in bytes."""
+    """One kernel launch: `grid` in blocks, `block` in threads, dynamic shared memory in bytes.
+
+    `instructions` is how many each warp executes, 0 where that is not known.
+    """
 
     entry: str
     grid: Dim3
     block: Dim3
     shared_bytes: int
     arguments: tuple[Argument, ...]
+    instructions: int = 0
 
     @property
     def threads(self) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from .carriers import channels_of
+from .carriers import channels_of, closure
 from .free import free
 from .frozen import Frozen, Klass, Node
 from .passes import Analyst, Outline
@@ -110,61 +110,76 @@ class Solver:
 
 
 class _Run:
-    """One dynamic program: rounds over the nodes whose parts changed, until none does."""
+    """One dynamic program: rounds over the nodes whose parts changed, until none does.
+
+    Channels and states have one term each, so that all projections of a carrier share it. While
+    these terms still change, expressions may refer to old ones; so once all have settled, the
+    expressions are found again with the carriers held fast.
+    """
 
     def __init__(self, solver: Solver, keep: Keep, store: Store) -> None:
         self.solver, self.keep, self.store = solver, keep, store
         self.best: dict[Klass, list[Any]] = {}
         self.operands: dict[Klass, list[Any]] = {}
-        self.nodes: list[tuple[Klass, Node]] = []
-        self.users: dict[Klass, list[int]] = {}
-        self._tried: set[tuple[int, tuple[Any, ...]]] = set()
+        self.nodes: dict[Klass, list[Node]] = {}
+        self.users: dict[Klass, dict[Klass, None]] = {}
         self._reach()
 
     def _reach(self) -> None:
-        stack, seen = list(self.solver.frozen.roots), set(self.solver.frozen.roots)
+        stack = list(self.solver.frozen.roots)
         while stack:
             klass = stack.pop()
-            if klass in self.solver.frozen.loads:
-                self._offer(klass, [self.solver.frozen.loads[klass]])
+            if klass in self.nodes:
                 continue
-            for node in klass.nodes:
-                if node.head == "Mat" or not self.keep(klass, node):
-                    continue
-                place = len(self.nodes)
-                self.nodes.append((klass, node))
+            if klass in self.solver.frozen.loads:
+                self.nodes[klass] = []
+                continue
+            kept = [n for n in klass.nodes if n.head != "Mat" and self.keep(klass, n)]
+            self.nodes[klass] = kept
+            for node in kept:
                 for below in node.below:
-                    self.users.setdefault(below, []).append(place)
-                    if below not in seen:
-                        seen.add(below)
-                        stack.append(below)
+                    self.users.setdefault(below, {})[klass] = None
+                    stack.append(below)
 
     def finish(self) -> None:
-        todo: Iterable[int] = range(len(self.nodes))
+        self._settle()
+        carriers = {klass for klass in self.nodes if klass.sort != "Expr"}
+        self.best = {klass: self.best[klass] for klass in carriers if klass in self.best}
+        self.operands = {klass: [item.term for item in self.best[klass]] for klass in self.best}
+        self._settle(carriers)
+
+    def _settle(self, held: Iterable[Klass] = ()) -> None:
+        fixed = set(held)
+        tried: dict[Klass, set[Any]] = {}
+        for klass, load in self.solver.frozen.loads.items():
+            self._offer(klass, [load])
+        todo: Iterable[Klass] = self.nodes
         for _ in range(_ROUNDS):
-            found: dict[Klass, list[Any]] = {}
-            for place in todo:
-                klass, node = self.nodes[place]
-                terms = list(self._terms(place, klass, node))
-                if terms:
-                    found.setdefault(klass, []).extend(terms)
+            found = {}
+            for klass in todo:
+                if klass not in fixed and self.nodes[klass]:
+                    found[klass] = self._terms(klass, tried.setdefault(klass, set()))
             changed = [klass for klass, terms in found.items() if self._offer(klass, terms)]
             if not changed:
                 return
-            todo = sorted({place for klass in changed for place in self.users.get(klass, ())})
+            todo = {user: None for klass in changed for user in self.users.get(klass, ())}
 
     # ---- terms of a node -------------------------------------------------------------------------
 
-    def _terms(self, place: int, klass: Klass, node: Node) -> Iterator[Any]:
-        for args in itertools.product(*(self._choices(node, arg) for arg in node.args)):
-            if (place, args) in self._tried:
-                continue
-            self._tried.add((place, args))
-            term = self._get(node, args) if node.head == "Get" else make(node.head, *args)
-            if term is None or not self._within(klass, term):
-                continue
-            self.solver.klass_of[term] = klass
-            yield term
+    def _terms(self, klass: Klass, tried: set[Any]) -> list[Any]:
+        """The new terms of a class; of a channel or state, all that its parts allow now."""
+        terms = []
+        for place, node in enumerate(self.nodes[klass]):
+            for args in itertools.product(*(self._choices(node, arg) for arg in node.args)):
+                if klass.sort == "Expr":
+                    if (place, args) in tried:
+                        continue
+                    tried.add((place, args))
+                term = self._get(args) if node.head == "Get" else make(node.head, *args)
+                if term is not None and self._within(klass, term):
+                    self.solver.klass_of[term] = klass
+                    terms.append(term)
+        return terms
 
     def _choices(self, node: Node, arg: Any) -> list[Any]:
         if isinstance(arg, Klass):
@@ -176,11 +191,14 @@ class _Run:
             return [tuple(part[0] for part in parts)] if all(parts) else []
         return [arg]
 
-    def _get(self, node: Node, args: tuple[Any, ...]) -> Any:
+    def _get(self, args: tuple[Any, ...]) -> Any:
+        """The projection of a state, unless the state still holds an older base of the channel."""
         state, wanted = args
-        for channel in channels_of(state):
+        channels = channels_of(state)
+        for channel in channels:
             if self.solver.klass_of.get(channel) is wanted:
-                return make("Get", state, channel)
+                whole = set(closure((channel,))) <= set(channels)
+                return make("Get", state, channel) if whole else None
         return None
 
     def _within(self, klass: Klass, term: Any) -> bool:
@@ -192,7 +210,8 @@ class _Run:
     def _offer(self, klass: Klass, terms: list[Any]) -> bool:
         """Keep the best of the old and new terms; whether they changed."""
         old = self.best.get(klass, [])
-        best = self._select(klass, [*(item.term for item in old), *terms])
+        kept = [item.term for item in old] if klass.sort == "Expr" else []
+        best = self._select(klass, kept + terms)
         if [item.term for item in best] == [item.term for item in old]:
             return False
         self.best[klass] = best

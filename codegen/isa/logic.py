@@ -122,6 +122,7 @@ for _name, _compare in COMPARE.items():
     _setp(_name, "f32", _ordered_ne if _name == "ne" else _comparing(_compare))
     _setp(_name + "u", "f32", _unordered(_compare))
 
+
 def _nan(a: Array, b: Array) -> Array:
     """d = whether one of them is a NaN."""
     return np.isnan(a) | np.isnan(b)

@@ -143,6 +143,7 @@ def _shown(given: Given) -> str:
 
 
 ROWS: dict[str, Instr] = {}
+_BY_MNEMONIC: dict[str, list[Instr]] = {}
 
 
 def instr(
@@ -177,7 +178,7 @@ def instr(
             )
         if row_name in ROWS:
             raise PtxError(f"{row_name}: the instruction table already has a row of this name")
-        ROWS[row_name] = Instr(
+        row = Instr(
             name=row_name,
             text=text,
             operands={each: operand_spec(spelling) for each, spelling in operands.items()},
@@ -194,6 +195,8 @@ def instr(
             flow=flow,
             access_bytes=access_bytes,
         )
+        ROWS[row_name] = row
+        _BY_MNEMONIC.setdefault(row.mnemonic, []).append(row)
         return meaning
 
     return register
@@ -201,11 +204,4 @@ def instr(
 
 def rows_of(mnemonic: str) -> tuple[Instr, ...]:
     """The rows that share a mnemonic: `mov.b32` moves, packs and unpacks."""
-    if sum(map(len, _BY_MNEMONIC.values())) != len(ROWS):
-        _BY_MNEMONIC.clear()
-        for row in ROWS.values():
-            _BY_MNEMONIC.setdefault(row.mnemonic, []).append(row)
     return tuple(_BY_MNEMONIC.get(mnemonic, ()))
-
-
-_BY_MNEMONIC: dict[str, list[Instr]] = {}

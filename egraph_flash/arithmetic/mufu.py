@@ -7,56 +7,48 @@ Measured on sm_90; whether sm_120 has the same tables is not known.
 
 from __future__ import annotations
 
-import threading
 from functools import cache
 from importlib import resources
 
 import numpy as np
 
 from ..dtypes import Array
-from .rounding import CANONICAL_NAN, flush_subnormals
+from .rounding import CANONICAL_NAN, canonical, flush_subnormals
 
 MANTISSA = 23
 STEPS = 1 << MANTISSA
-_loading = threading.Lock()
+INFINITY = 0x7F800000
 
 
 @cache
-def _load(name: str) -> Array:
+def table(name: str) -> Array:
+    """The f32 bit patterns `[2^23]` (int32) of `ex2`, `rcp`, `rsqrt12` or `rsqrt24`."""
     path = resources.files("egraph_flash") / "data" / "sm90_mufu_tables.npz"
     with path.open("rb") as file, np.load(file) as tables:
         first, steps = tables[f"{name}_t0"], tables[f"{name}_d"]
-    table = np.empty(STEPS, np.int32)
-    table[0] = first
-    np.cumsum(steps, dtype=np.int32, out=table[1:])
-    table[1:] += np.int32(first)
-    table.flags.writeable = False
-    return table
-
-
-def table(name: str) -> Array:
-    """The f32 bit patterns `[2^23]` (int32) of `ex2`, `rcp`, `rsqrt12` or `rsqrt24`."""
-    with _loading:
-        return _load(name)
+    found = np.empty(STEPS, np.int32)
+    found[0] = first
+    np.cumsum(steps, dtype=np.int32, out=found[1:])
+    found[1:] += np.int32(first)
+    found.flags.writeable = False
+    return found
 
 
 def ex2_approx_ftz(a: Array) -> Array:
     """`ex2.approx.ftz.f32`: 2^a for f32 `a` of any shape.
 
     The unit takes it as a fixed-point number of 23 fraction bits, truncated towards zero and
-    negated as one's complement (integers excepted); its table gives 2^fraction.
+    negated as one's complement (integers excepted); its table gives 2^fraction in [2, 4).
     """
     x = np.asarray(a, dtype=np.float32)
-    bounded = np.minimum(np.abs(x), np.float32(256.0))  # beyond, everything over- or underflows
-    magnitude = (np.nan_to_num(bounded, nan=0.0).astype(np.float64) * STEPS).astype(np.int64)
+    bounded = np.fmin(np.abs(x), np.float32(256.0))  # beyond, everything over- or underflows
+    magnitude = (bounded * np.float32(STEPS)).astype(np.int64)
     whole = (magnitude & (STEPS - 1)) == 0
-    negated = np.where(whole, -magnitude, -magnitude - 1)
-    fixed = np.where(np.signbit(x), negated, magnitude)
-    exponent = (fixed >> MANTISSA) - 1
-    bits = table("ex2")[fixed & (STEPS - 1)].astype(np.int64) + (exponent << MANTISSA)
-    result = np.clip(bits, 0, 0x7F800000).astype(np.uint32).view(np.float32)
-    result = np.where(x >= np.float32(128.0), np.float32(np.inf), flush_subnormals(result))
-    return np.where(np.isnan(x), CANONICAL_NAN, result)
+    fixed = np.where(x < 0, ~magnitude + whole, magnitude)
+    fraction = fixed & (STEPS - 1)
+    bits = table("ex2")[fraction] + (fixed - fraction - STEPS)
+    bits = np.where(bits < STEPS, 0, np.minimum(bits, INFINITY))  # below 2^-126: zero
+    return canonical(np.where(np.isnan(x), x, bits.astype(np.uint32).view(np.float32)))
 
 
 def rcp_approx_ftz(a: Array) -> Array:

@@ -32,6 +32,7 @@ from ..plan import Launch
 from .counters import Counters, Counts, LaunchCounts
 from .global_memory import GlobalMemory
 from .launch import run_launch
+from .scheduler import Trace
 from .speed import predicted_seconds
 
 __all__ = ["Counters", "Counts", "LaunchCounts", "predicted_seconds", "run"]
@@ -50,12 +51,14 @@ def run(
     complete: Collection[str] = (),
     check_races: bool = True,
     instruction_limit: int = INSTRUCTION_LIMIT,
+    trace: Trace | None = None,
 ) -> Counters:
     """Run the launches in order on the buffers, in place.
 
     `buffers`: dense arrays by name, of any dtype; `uninitialised` names those whose contents may
     not be read before they are written, `complete` those that must end up written throughout.
-    `target` sets the limits (default: the PTX's own); `seed` the order of blocks.
+    `target` sets the limits (default: the PTX's own); `seed` the order of blocks;
+    `trace` is called with a line for every instruction that a group of warps executes.
     Raises SimulationError.
     """
     try:
@@ -68,7 +71,16 @@ def run(
         rng = np.random.default_rng(seed)
         for launch in launches:
             counters.launches.append(
-                run_launch(module, launch, memory, limits, rng, instruction_limit, check_races)
+                run_launch(
+                    module,
+                    launch,
+                    memory,
+                    limits,
+                    rng,
+                    instruction_limit=instruction_limit,
+                    check_races=check_races,
+                    trace=trace,
+                )  # fmt: skip
             )
     except PtxError as error:
         raise SimulationError(str(error)) from error

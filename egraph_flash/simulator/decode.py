@@ -14,6 +14,7 @@ import numpy as np
 from ..codegen.isa.operand import OperandSpec
 from ..codegen.ptx import Address, Guard, Instruction, Register, Special, Symbol
 from ..codegen.ptx_types import VALUE_TYPES
+from ..errors import SimulationError
 from .barriers import warp_barrier
 from .batch import Array, Batch, Rows
 from .counters import LaunchCounts
@@ -90,7 +91,7 @@ class Decoder:
         (operand,) = operands if len(operands) == 1 else (None,)
         if isinstance(operand, Special):
             if operand.name not in self.batch.specials:
-                raise objection(None, f"unsupported special register {operand} in {instruction}")
+                raise _unknown("special register", operand, instruction)
             return self.batch.specials[operand.name]
         if isinstance(operand, Symbol):
             return Constant(np.uint32(self._symbol(operand, instruction)))
@@ -100,7 +101,7 @@ class Decoder:
 
     def _symbol(self, symbol: Symbol, instruction: Instruction) -> int:
         if symbol.name not in self.layout.addresses:
-            raise objection(None, f"unknown shared array {symbol} in {instruction}")
+            raise _unknown("shared array", symbol, instruction)
         return self.layout.addresses[symbol.name]
 
     def _address(self, address: Address, spec: OperandSpec, instruction: Instruction) -> Source:
@@ -254,6 +255,10 @@ def holds(predicate: Array, negated: bool, rows: Rows, active: Array | None) -> 
     """The active lanes whose guard holds."""
     lanes: Array = ~predicate[rows] if negated else predicate[rows]
     return lanes if active is None else lanes & active
+
+
+def _unknown(what: str, operand: Special | Symbol, instruction: Instruction) -> SimulationError:
+    return SimulationError(f"unknown {what} {operand} in line {instruction.line}: {instruction}")
 
 
 def _marking(step: Step, marked: list[Array]) -> Step:

@@ -16,16 +16,16 @@ from .decode import Decoder
 from .flow import blocks_of
 from .global_memory import GlobalMemory
 from .params import Params
-from .scheduler import Scheduler
+from .scheduler import Scheduler, Trace
 from .shared_memory import SharedLayout, SharedMemory, cell_bytes_of
+from .speed import WARPS_AT_ONCE
 
-WARPS_AT_ONCE = 128  # enough to drown numpy's own overhead, few enough for the cache
 BATCH_BYTES = 256 << 20  # registers and shared memory, with their logs
 
 
 def run_launch(
     module: Module, launch: Launch, memory: GlobalMemory, limits: Limits,
-    rng: np.random.Generator, instruction_limit: int, check_races: bool,
+    rng: np.random.Generator, *, instruction_limit: int, check_races: bool, trace: Trace | None,
 ) -> LaunchCounts:  # fmt: skip
     """Run one launch on the buffers; returns what it counted."""
     entry = module.entry(launch.entry)
@@ -41,7 +41,9 @@ def run_launch(
     batch = Batch(launch, at_once, registers)
     shared = SharedMemory(batch, layout, cell_bytes, counts, check_races)
     decoder = Decoder(batch, params, layout, shared, memory, counts)
-    scheduler = Scheduler(batch, blocks_of(entry), decoder, limits, counts, instruction_limit)
+    scheduler = Scheduler(
+        batch, blocks_of(entry), decoder, limits, counts, instruction_limit, trace
+    )
     order = rng.permutation(grid)
     with np.errstate(all="ignore"):
         for start in range(0, grid, at_once):

@@ -8,12 +8,13 @@ at the first common block, and warps that agree run in lockstep as one numpy cal
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 
 from ..codegen.targets import Limits
 from .barriers import Barriers
-from .batch import Array, Batch, Rows
+from .batch import LANES, Array, Batch, Rows
 from .counters import LaunchCounts
 from .decode import Decoder, Step, holds
 from .exchange import check_whole_warps
@@ -22,6 +23,7 @@ from .operands import Constant, Source
 from .where import objection
 
 Group = tuple[Rows, "Array | None"]
+Trace = Callable[[str], None]
 
 
 class Scheduler:
@@ -29,7 +31,7 @@ class Scheduler:
 
     def __init__(
         self, batch: Batch, blocks: list[Block], decoder: Decoder, limits: Limits,
-        counts: LaunchCounts, instruction_limit: int,
+        counts: LaunchCounts, instruction_limit: int, trace: Trace | None = None,
     ) -> None:  # fmt: skip
         self.batch = batch
         self.blocks = blocks
@@ -37,6 +39,7 @@ class Scheduler:
         self.steps: list[list[Step]] = decoder.steps(blocks)
         self.counts = counts
         self.left = instruction_limit
+        self.trace = trace
         self.limits = limits
         self.barriers = self._new_barriers()
         self.ready: dict[int, list[Group]] = {}
@@ -93,6 +96,8 @@ class Scheduler:
         return rows, None if active.all() else active
 
     def _run_block(self, block: Block, rows: Rows, active: Array | None) -> None:
+        if self.trace:
+            self._show(self.trace, block, rows, active)
         steps = self.steps[block.index]
         for step in steps:
             step(rows, active)
@@ -114,6 +119,12 @@ class Scheduler:
             self._add(block.index + 1, rows, active)
         else:
             self._retire(rows, active)
+
+    def _show(self, trace: Trace, block: Block, rows: Rows, active: Array | None) -> None:
+        warps = len(self.batch.block_of_warp[rows])
+        lanes = warps * LANES if active is None else int(np.count_nonzero(active))
+        for _, where in block.instructions():
+            trace(f"line {where.line}, {warps} warps, {lanes} lanes: {where.text}")
 
     def _split(self, block: Block, rows: Rows, active: Array | None) -> tuple[Group, Group]:
         """Lanes for which the block's last instruction holds, and the others."""

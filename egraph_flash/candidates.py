@@ -1,0 +1,186 @@
+"""Which geometries a stage may have: every legal combination of its tiles."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .axes import Axis
+from .codegen import resources
+from .codegen.atoms import ATOMS, Atom, atom
+from .knobs import Tile
+from .machines import Machine
+from .roles import Contraction
+from .shapes import loads_of, operand_dtypes, shape_of
+from .stages import Stage
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One geometry of a stage: `tiles` as they are printed, by the axis that names them.
+
+    `inner` lays out the tiles of the fold's body (of the whole stage in a map), `outer` the
+    accumulators of contractions over the fold.
+    """
+
+    inner: Tile
+    outer: Tile
+    tiles: tuple[tuple[Axis, Tile], ...]
+
+    @property
+    def depth_steps(self) -> dict[Any, int]:
+        return {axis: tile.depth_steps for axis, tile in self.tiles}
+
+    @property
+    def block(self) -> int:
+        """Elements of the fold axis in one round of the loop."""
+        return self.inner.column_atoms * self.inner.column_warps * atom(self.inner.atom).columns
+
+
+ROW_WARPS, ROW_ATOMS = (1, 2, 4, 8), (1, 2, 4)
+BLOCKS = {"tensor": (16, 32, 64, 128), "fma": (4, 8, 16), "map": (32, 64, 128)}
+DEPTH_STEPS = {"tensor": 4, "fma": 8, "map": 1}
+
+
+def legal_atoms(stage: Stage) -> tuple[Atom, ...]:
+    """The atoms that compute every contraction of a stage, or that lay out one without any."""
+    sums = shape_of(stage)
+    if not sums.contractions:
+        return tuple(row for row in ATOMS.values() if row.instruction is None)
+    return tuple(
+        row
+        for row in ATOMS.values()
+        if row.instruction is not None and all(takes(row, found) for found in sums.contractions)
+    )
+
+
+def takes(row: Atom, found: Contraction) -> bool:
+    """Whether an atom keeps what is loaded: it rounds computed operands, never a loaded one."""
+    if not row.on_tensor_cores:
+        return True
+    loaded = operand_dtypes(found) or tuple(
+        load.args[0].args[1] for side in (found.left, found.right) for load in loads_of(side)
+    )
+    return set(loaded) == {row.operand}
+
+
+def family(row: Atom) -> str:
+    return "map" if row.instruction is None else "tensor" if row.on_tensor_cores else "fma"
+
+
+def candidates(stage: Stage, machine: Machine, seeds: Sequence[Tile] = ()) -> list[Candidate]:
+    """Every legal geometry of the usual sizes, and of those that the seeds ask for."""
+    return [c for c in unchecked(stage, seeds) if why_not(stage, c, machine) is None]
+
+
+def unchecked(stage: Stage, seeds: Sequence[Tile] = ()) -> list[Candidate]:
+    """The same, those that a machine does not allow included."""
+    found = (c for kind in legal_atoms(stage) for c in _of_atom(stage, kind, seeds))
+    return list(dict.fromkeys(found))
+
+
+def _of_atom(stage: Stage, kind: Atom, seeds: Sequence[Tile]) -> Iterator[Candidate]:
+    sums, roles = shape_of(stage), stage.roles
+    mine = [seed for seed in seeds if seed.atom == kind.name]
+    row_warps = _with(ROW_WARPS, (seed.row_warps for seed in mine))
+    row_atoms = _with(ROW_ATOMS, (seed.row_atoms for seed in mine))
+    blocks = _with(
+        BLOCKS[family(kind)],
+        (n for seed in mine for n in (seed.column_atoms * kind.columns, seed.depth_steps * kind.depth)),
+    )
+    columns = _column_choices(stage, kind, mine)
+    depths = {
+        axis: _with((DEPTH_STEPS[family(kind)],), (seed.depth_steps for seed in mine))
+        for axis in sums.depths
+        if axis is not roles.fold
+    }
+    for warps, atoms, block, (column_warps, column_atoms) in itertools.product(
+        row_warps, row_atoms, blocks, columns
+    ):
+        if block % kind.columns or block % kind.depth:
+            continue
+        inner = Tile(kind.name, warps, 1, atoms, block // kind.columns, 1)
+        outer = Tile(kind.name, warps, column_warps, atoms, column_atoms, block // kind.depth)
+        for steps in itertools.product(*depths.values()):
+            yield _candidate(stage, inner, outer, dict(zip(depths, steps, strict=True)))
+
+
+def _with(usual: tuple[int, ...], seeded: Any) -> tuple[int, ...]:
+    return tuple(sorted({*usual, *seeded}))
+
+
+def _column_choices(stage: Stage, kind: Atom, seeds: Sequence[Tile]) -> list[tuple[int, int]]:
+    """(column warps, column atoms) of the accumulators: all columns at once, or some powers."""
+    sums, column = shape_of(stage), stage.roles.column
+    if stage.fold is None or column is None or not sums.outer:
+        return [(1, 1)]
+    whole = -(-column.size // kind.columns)
+    atoms = {whole, *(n for n in (4, 8, 16) if n < whole and family(kind) == "tensor")}
+    atoms |= {n for n in (32, 64) if n < whole and family(kind) == "fma"}
+    atoms |= {seed.column_atoms for seed in seeds if seed.column_atoms <= whole}
+    warps = {1, *(seed.column_warps for seed in seeds)}
+    if not sums.inner and not sums.plain and not sums.serial:
+        warps |= {2, 4}
+    return sorted(itertools.product(warps, atoms))
+
+
+def _candidate(stage: Stage, inner: Tile, outer: Tile, steps: dict[Axis, int]) -> Candidate:
+    sums, roles = shape_of(stage), stage.roles
+    tiles: dict[Axis, Tile] = {
+        axis: replace(inner, depth_steps=count) for axis, count in steps.items()
+    }
+    if sums.outer and roles.fold is not None:
+        tiles[roles.fold] = outer
+        inner = replace(inner, column_warps=1)
+        if outer.column_warps > 1:  # the body has no tiles: warps side by side share its rows
+            return Candidate(replace(inner, column_warps=1), outer, tuple(tiles.items()))
+    elif not tiles:
+        named = roles.fold or roles.column or roles.row
+        if named is not None:
+            tiles[named] = inner
+    return Candidate(inner, outer, tuple(tiles.items()))
+
+
+def why_not(stage: Stage, candidate: Candidate, machine: Machine) -> str | None:
+    """Why a geometry is not legal on a machine, or None where it is."""
+    sums = shape_of(stage)
+    inner, outer = candidate.inner, candidate.outer
+    for axis, tile in candidate.tiles:
+        steps = -(-axis.size // atom(tile.atom).depth)
+        if axis is not stage.fold and tile.depth_steps > max(steps, 1):
+            return f"axis {axis} has {steps} depth steps, fewer than k{tile.depth_steps}"
+    warps = max(inner.warps, outer.warps)
+    if warps * 32 > 1024:
+        return f"{warps} warps are more than the 32 that a block may have"
+    if outer.column_warps > 1 and (sums.inner or sums.plain or sums.serial):
+        return "column warps would share rows whose folds are not combined across warps"
+    need = needs(stage, candidate)
+    if need.registers > machine.registers_per_thread:
+        return (
+            f"it needs about {need.registers} registers a thread, "
+            f"more than the {machine.registers_per_thread} of {machine.target}"
+        )
+    if need.registers * warps * 32 > machine.registers:
+        return (
+            f"its {warps} warps need about {need.registers * warps * 32} registers, "
+            f"more than the {machine.registers} of an SM of {machine.target}"
+        )
+    if need.shared_bytes > machine.shared_bytes_per_cta:
+        return (
+            f"it needs {need.shared_bytes} shared bytes, more than the "
+            f"{machine.shared_bytes_per_cta} that a block of {machine.target} may have"
+        )
+    return None
+
+
+def needs(stage: Stage, candidate: Candidate) -> resources.Resources:
+    sums = shape_of(stage)
+    return resources.plan(
+        candidate.inner,
+        candidate.outer,
+        has_inner=bool(sums.inner or sums.serial or sums.plain),
+        has_outer=bool(sums.outer),
+        handoff=bool(sums.inner and sums.outer),
+    )

@@ -1,0 +1,59 @@
+"""How a test runs a few lines of PTX: the text around them, and one launch over numpy buffers."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from egraph_flash.plan import Launch, Pointer, Scalar
+from egraph_flash.simulator import Counters, run
+
+PROLOGUE = """\
+mov.u32 %r100, %tid.x;
+mov.u32 %r101, %ctaid.x;
+mov.u32 %r102, %ntid.x;
+mad.lo.u32 %r103, %r101, %r102, %r100;
+mul.wide.u32 %rd103, %r103, 4;
+mov.u32 %r104, smem;
+"""
+
+
+def kernel_text(body: str, params: tuple[str, ...] = ("x",), target: str = "sm_120") -> str:
+    """An entry `k` whose pointer parameters are in %rd0, %rd1, …, each of them advanced by this
+    thread's 4 bytes in %rd50, %rd51, …
+
+    Before the body, %r100 is the thread in its block, %r103 in the grid, %rd103 four times that,
+    %r104 the address of dynamic shared memory.
+    """
+    lines = [PROLOGUE]
+    for place, name in enumerate(params):
+        lines.append(f"ld.param.u64 %rd{place}, [p_{name}];")
+        lines.append(f"add.u64 %rd{50 + place}, %rd{place}, %rd103;")
+    declared = ",\n".join(f"    .param .u64 p_{name}" for name in params)
+    head = (
+        f".version 8.7\n.target {target}\n.address_size 64\n"
+        ".extern .shared .align 1024 .b8 smem[];\n"
+        f".visible .entry k(\n{declared}\n)\n{{\n// prologue\n"
+    )
+    return head + "\n".join(lines) + "\n// body\n" + textwrap.dedent(body).strip() + "\n}\n"
+
+
+def run_body(
+    body: str,
+    buffers: Mapping[str, np.ndarray],
+    *,
+    block: int | tuple[int, int, int] = 32,
+    grid: int | tuple[int, int, int] = 1,
+    shared_bytes: int = 1024,
+    target: str = "sm_120",
+    **options: Any,
+) -> Counters:
+    """Run the body over buffers, whose names are the parameters in order."""
+    shape = (block, 1, 1) if isinstance(block, int) else block
+    extent = (grid, 1, 1) if isinstance(grid, int) else grid
+    arguments: tuple[Pointer | Scalar, ...] = tuple(map(Pointer, buffers))
+    launch = Launch("k", extent, shape, shared_bytes, arguments)
+    return run(kernel_text(body, tuple(buffers), target), [launch], buffers, **options)

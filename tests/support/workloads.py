@@ -1,0 +1,350 @@
+"""The expressions that the laws are tried on: each a function of its extents, small by default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from egraph_flash import (
+    Axis,
+    Tensor,
+    exp,
+    f16,
+    f32,
+    i32,
+    inf,
+    log,
+    maximum,
+    softmax,
+    sqrt,
+    tanh,
+    where,
+)
+from egraph_flash.expressions import Expr
+
+Workload = Callable[..., Any]
+
+
+def _axes(**extents: int) -> tuple[Axis, ...]:
+    return Axis.many(**extents)
+
+
+def _operands(h: Axis, m: Axis, n: Axis, d: Axis, e: Axis, group: int = 1) -> tuple[Expr, ...]:
+    heads = -(-h.size // group)
+    (g,) = _axes(g=heads)
+    head = h // group if group > 1 else h
+    q = Tensor("q", (h, m, d), f16)
+    if group == 1:
+        return q.expr, Tensor("k", (h, n, d), f16).expr, Tensor("v", (h, n, e), f16).expr
+    return (
+        q.expr,
+        Tensor("k", (g, n, d), f16)[head, n, d],
+        Tensor("v", (g, n, e), f16)[head, n, e],
+    )
+
+
+def _shape(h: int, m: int, n: int, d: int, e: int) -> tuple[Axis, ...]:
+    return _axes(h=h, m=m, n=n, d=d, e=e)
+
+
+def attention(
+    h: int = 2,
+    m: int = 3,
+    n: int = 11,
+    d: int = 4,
+    e: int = 5,
+    *,
+    mask: str = "",
+    bias: bool = False,
+    softcap: float = 0.0,
+    group: int = 1,
+) -> Expr:
+    H, M, N, D, E = _shape(h, m, n, d, e)
+    q, k, v = _operands(H, M, N, D, E, group)
+    s = (q * k).sum(D) * d**-0.5
+    if softcap:
+        s = softcap * tanh(s / softcap)
+    if bias:
+        s = s + Tensor("bias", (H, M, N), f16)
+    if mask == "causal":
+        s = where(N.index <= M.index, s, -inf)
+    if mask == "rows":  # some rows have no element at all
+        s = where(Tensor("mask", (M, N), i32).expr == 1.0, s, -inf)
+    return (softmax(s, N) * v).sum(N)
+
+
+def _scores(h: int = 2, m: int = 3, n: int = 11, d: int = 4, e: int = 5) -> tuple[Any, ...]:
+    H, M, N, D, E = _shape(h, m, n, d, e)
+    q, k, v = _operands(H, M, N, D, E)
+    return (q * k).sum(D) * d**-0.5, v, q, k, H, M, N, D, E
+
+
+def without_max(**sizes: int) -> Expr:
+    s, v, *_, N, _, _ = _scores(**sizes)
+    return (exp(s) / exp(s).sum(N) * v).sum(N)
+
+
+def divided_outside(**sizes: int) -> Expr:
+    s, v, *_, N, _, _ = _scores(**sizes)
+    p = exp(s - s.max(N))
+    return (p * v).sum(N) / p.sum(N)
+
+
+def late_scale(**sizes: int) -> Expr:
+    """exp(scale (s - m)) with m the maximum of the unscaled score."""
+    _, v, q, k, _, _, N, D, _ = _scores(**sizes)
+    s = (q * k).sum(D)
+    p = exp(0.125 * (s - s.max(N)))
+    return (p * v).sum(N) / p.sum(N)
+
+
+def against_log_sum(**sizes: int) -> Expr:
+    """p = exp(s - lse)."""
+    s, v, *_, N, _, _ = _scores(**sizes)
+    m = s.max(N)
+    return (v * exp(s - (m + log(exp(s - m).sum(N))))).sum(N)
+
+
+def commuted(**sizes: int) -> Expr:
+    """v p and k q the other way round, with the scale on the left."""
+    _, v, q, k, _, _, N, D, _ = _scores(**sizes)
+    s = 0.125 * (k * q).sum(D)
+    p = exp(s - s.max(N))
+    return (v * (p / p.sum(N))).sum(N)
+
+
+def sink(**sizes: int) -> Expr:
+    s, v, _, _, H, _, N, _, _ = _scores(**sizes)
+    c = Tensor("sink", (H,), f32).expr
+    m = maximum(s.max(N), c)
+    p = exp(s - m)
+    return (p / (p.sum(N) + exp(c - m)) * v).sum(N)
+
+
+def gated(**sizes: int) -> Expr:
+    """A gate for each element, and a normaliser that skips it."""
+    s, v, _, _, H, _, N, _, _ = _scores(**sizes)
+    p = exp(s - s.max(N))
+    return (p * Tensor("gate", (H, N), f16) * v).sum(N) / p.sum(N)
+
+
+def sigmoid_scores(**sizes: int) -> Expr:
+    """Score arithmetic that nobody foresaw."""
+    s, v, _, _, H, M, N, _, _ = _scores(**sizes)
+    s = 5.0 / (1.0 + exp(-s)) - abs(N.index - M.index) * Tensor("slope", (H,), f32)
+    return (softmax(s, N) * v).sum(N)
+
+
+def masked_weights(**sizes: int) -> Expr:
+    """The mask applied to the weights, not to the scores."""
+    s, v, _, _, _, M, N, _, _ = _scores(**sizes)
+    p = where(N.index <= M.index, exp(s - s.max(N)), 0.0)
+    return (p * v).sum(N) / p.sum(N)
+
+
+def masked_then_scaled(**sizes: int) -> Expr:
+    _, v, q, k, _, M, N, D, _ = _scores(**sizes)
+    s = where(N.index <= M.index, (q * k).sum(D), -inf) * 0.5
+    return (softmax(s, N) * v).sum(N)
+
+
+def additive_mask(**sizes: int) -> Expr:
+    s, v, _, _, _, M, N, _, _ = _scores(**sizes)
+    s = s + where(N.index <= M.index, 0.0, -inf)
+    return (softmax(s, N) * v).sum(N)
+
+
+def kernel_regression(m: int = 3, n: int = 11, d: int = 4, e: int = 5) -> Expr:
+    M, N, D, E = _axes(m=m, n=n, d=d, e=e)
+    x, y = Tensor("x", (M, D), f16), Tensor("y", (N, D), f16)
+    w = exp(2.0 * (x * y).sum(D) - (y * y).sum(D))
+    return (w * Tensor("z", (N, E), f16)).sum(N) / w.sum(N)
+
+
+def _rows(m: int, n: int) -> tuple[Axis, Axis, Expr]:
+    M, N = _axes(m=m, n=n)
+    return M, N, Tensor("x", (M, N), f32).expr
+
+
+def row_softmax(m: int = 3, n: int = 10) -> Expr:
+    _, N, x = _rows(m, n)
+    return softmax(x, N)
+
+
+def log_sum_exp(m: int = 3, n: int = 10) -> Expr:
+    _, N, x = _rows(m, n)
+    return x.max(N) + log(exp(x - x.max(N)).sum(N))
+
+
+def log_sum_exp_plain(m: int = 3, n: int = 10) -> Expr:
+    _, N, x = _rows(m, n)
+    return log(exp(x).sum(N))
+
+
+def log_sum_exp_masked(m: int = 5, n: int = 7) -> Expr:
+    M, N, x = _rows(m, n)
+    s = where(Tensor("mask", (M, N), i32).expr == 1.0, x, -inf)
+    return s.max(N) + log(exp(s - s.max(N)).sum(N))
+
+
+def _picked(M: Axis, N: Axis, s: Expr, otherwise: float = 0.0) -> Expr:
+    label = Tensor("label", (M,), i32)
+    return where(label.expr == N.index, s, otherwise)
+
+
+def cross_entropy(m: int = 4, n: int = 11) -> Expr:
+    M, N, x = _rows(m, n)
+    top = x.max(N)
+    return -(_picked(M, N, x).sum(N) - (top + log(exp(x - top).sum(N))))
+
+
+def cross_entropy_log(m: int = 4, n: int = 11) -> Expr:
+    """-Σ onehot log softmax."""
+    M, N, x = _rows(m, n)
+    label = Tensor("label", (M,), i32)
+    return -(where(label.expr == N.index, 1.0, 0.0) * log(softmax(x, N))).sum(N)
+
+
+def linear_cross_entropy(m: int = 4, n: int = 11, d: int = 6) -> Expr:
+    M, N, D = _axes(m=m, n=n, d=d)
+    s = (Tensor("hidden", (M, D), f16) * Tensor("w", (N, D), f16)).sum(D)
+    top = s.max(N)
+    return -(_picked(M, N, s).sum(N) - (top + log(exp(s - top).sum(N))))
+
+
+def entropy(m: int = 4, n: int = 11) -> Expr:
+    _, N, x = _rows(m, n)
+    p = softmax(x, N)
+    return -(p * log(p)).sum(N)
+
+
+def collision(m: int = 3, n: int = 11) -> Expr:
+    _, N, x = _rows(m, n)
+    p = softmax(x, N)
+    return (p * p).sum(N)
+
+
+def variance(m: int = 4, n: int = 11) -> Expr:
+    _, N, x = _rows(m, n)
+    y = x - x.sum(N) / n
+    return (y * y).sum(N) / n
+
+
+def weighted_variance(m: int = 4, n: int = 11) -> Expr:
+    _, N, x = _rows(m, n)
+    w = exp(Tensor("w", (N,), f32).expr)
+    y = x - (w * x).sum(N) / w.sum(N)
+    return (w * (y * y)).sum(N) / w.sum(N)
+
+
+def mean_deviation(m: int = 3, n: int = 11) -> Expr:
+    """Two passes, by any law here: the deviations do not compose."""
+    _, N, x = _rows(m, n)
+    y = x - x.sum(N) / n
+    return maximum(y, -y).sum(N) / n
+
+
+def squashed(m: int = 3, n: int = 11) -> Expr:
+    """Two passes: tanh(x - max x) has no action."""
+    _, N, x = _rows(m, n)
+    return tanh(x - x.max(N)).sum(N)
+
+
+def layer_norm(m: int = 3, n: int = 11) -> Expr:
+    _, N, x = _rows(m, n)
+    y = x - x.sum(N) / n
+    return y / sqrt((y * y).sum(N) / n + 1e-5)
+
+
+def layer_norm_product(m: int = 3, n: int = 11, e: int = 4) -> Expr:
+    M, N, E = _axes(m=m, n=n, e=e)
+    x = Tensor("x", (M, N), f16).expr
+    y = x - x.sum(N) / n
+    z = y / sqrt((y * y).sum(N) / n + 1e-5)
+    return (z * Tensor("w", (N, E), f16)).sum(N)
+
+
+def rms_product(m: int = 3, n: int = 11, e: int = 4) -> Expr:
+    M, N, E = _axes(m=m, n=n, e=e)
+    x = Tensor("x", (M, N), f16).expr
+    r = sqrt((x * x).sum(N) / n + 1e-6)
+    return (x / r * Tensor("gain", (N,), f16) * Tensor("w", (N, E), f16)).sum(N)
+
+
+def product(m: int = 3, n: int = 11, e: int = 4) -> Expr:
+    M, N, E = _axes(m=m, n=n, e=e)
+    return (Tensor("a", (M, N), f16) * Tensor("b", (N, E), f16)).sum(N)
+
+
+def paged(m: int = 3, n: int = 12, d: int = 4, e: int = 5) -> Expr:
+    """Rows found through an integer table, four to a page."""
+    M, N, D, E, P, R = _axes(m=m, n=n, d=d, e=e, page=n // 4, row=4)
+    pages = Tensor("pages", (P,), i32)
+    q = Tensor("q", (M, D), f16)
+    k = Tensor("k", (P, R, D), f16)[pages[N // 4], N % 4, D]
+    v = Tensor("v", (P, R, E), f16)[pages[N // 4], N % 4, E]
+    return (softmax((q * k).sum(D) * 0.5, N) * v).sum(N)
+
+
+def two_outputs(**sizes: int) -> tuple[Expr, Expr]:
+    s, v, *_, N, _, _ = _scores(**sizes)
+    return (softmax(s, N) * v).sum(N), s.max(N) + log(exp(s - s.max(N)).sum(N))
+
+
+def block(h: int = 2, q: int = 5, c: int = 6, d: int = 3) -> Expr:
+    """RMS norm, three projections, weighted sum, output projection: one term."""
+    H, Q, K, D, E = _axes(h=h, q=q, k=q, d=d, e=d)
+    C, CQ, CK, CV = _axes(c=c, cq=c, ck=c, cv=c)
+    X, G = Tensor("x", (Q, C), f16), Tensor("gain", (C,), f16)
+
+    def normed(t: Axis, a: Axis) -> Expr:
+        x = X[t, a]
+        return x / sqrt((x * x).sum(a) / c + 1e-6) * G[a]
+
+    wq = Tensor("wq", (H, CQ, D), f16)
+    wk, wv = Tensor("wk", (H, CK, D), f16), Tensor("wv", (H, CV, E), f16)
+    qs = (normed(Q, CQ) * wq).sum(CQ)
+    ks = (normed(K, CK) * wk).sum(CK)
+    vs = (normed(K, CV) * wv).sum(CV)
+    o = (softmax((qs * ks).sum(D) * d**-0.5, K) * vs).sum(K)
+    return (o * Tensor("wo", (H, E, C), f16)).sum(E).sum(H)
+
+
+WORKLOADS: dict[str, Workload] = {
+    "attention": attention,
+    "attention_causal": lambda **s: attention(mask="causal", bias=True, softcap=30.0, **s),
+    "attention_rows": lambda **s: attention(mask="rows", **s),
+    "attention_grouped": lambda **s: attention(group=4, **{"h": 8, **s}),
+    "without_max": without_max,
+    "divided_outside": divided_outside,
+    "late_scale": late_scale,
+    "against_log_sum": against_log_sum,
+    "commuted": commuted,
+    "sink": sink,
+    "gated": gated,
+    "sigmoid_scores": sigmoid_scores,
+    "masked_weights": masked_weights,
+    "masked_then_scaled": masked_then_scaled,
+    "additive_mask": additive_mask,
+    "kernel_regression": kernel_regression,
+    "row_softmax": row_softmax,
+    "log_sum_exp": log_sum_exp,
+    "log_sum_exp_plain": log_sum_exp_plain,
+    "log_sum_exp_masked": log_sum_exp_masked,
+    "cross_entropy": cross_entropy,
+    "cross_entropy_log": cross_entropy_log,
+    "linear_cross_entropy": linear_cross_entropy,
+    "entropy": entropy,
+    "collision": collision,
+    "variance": variance,
+    "weighted_variance": weighted_variance,
+    "mean_deviation": mean_deviation,
+    "squashed": squashed,
+    "layer_norm": layer_norm,
+    "layer_norm_product": layer_norm_product,
+    "rms_product": rms_product,
+    "product": product,
+    "paged": paged,
+    "two_outputs": two_outputs,
+    "block": block,
+}
