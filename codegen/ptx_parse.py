@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from .isa import rows_of
-from .isa.operand import OperandSpec
+from .isa.operand import Given, OperandSpec
 from .ptx import (
     Address,
     Comment,
@@ -114,8 +114,10 @@ def read_instruction(text: str, line: int = 0) -> Instruction:
             reasons.append(f"{row.name} is written {row.text!r}")
             continue
         try:
-            given = {name: _operands(operands[name], spec) for name, spec in row.operands.items()}
-            return row.bind(guard=guard, line=line, **given)
+            given: dict[str, Given] = {
+                name: _operands(operands[name], spec) for name, spec in row.operands.items()
+            }
+            return row.of(given, guard, line)
         except (PtxError, ValueError) as error:
             reasons.append(str(error))
     raise PtxError(f"line {line}: got {text!r}: " + "; ".join(reasons))

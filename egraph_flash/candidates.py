@@ -92,7 +92,10 @@ def _of_atom(stage: Stage, kind: Atom, seeds: Sequence[Tile]) -> Iterator[Candid
     )
     columns = _column_choices(stage, kind, mine)
     depths = {
-        axis: _with((DEPTH_STEPS[family(kind)],), (seed.depth_steps for seed in mine))
+        axis: _with(
+            (min(DEPTH_STEPS[family(kind)], max(-(-axis.size // kind.depth), 1)),),
+            (seed.depth_steps for seed in mine),
+        )
         for axis in sums.depths
         if axis is not roles.fold
     }

@@ -86,7 +86,7 @@ LAWS: tuple[Law, ...] = (
     _law(
         "peak-scale-right",
         (_peak, Equal(e, s * c), _fixed_c, fact("positive", c)),
-        (Equal(x, c * peak(k, s)),),
+        (Equal(x, peak(k, s) * c),),
         (at.x * 2.0).max(at.n),
     ),
     _law(

@@ -133,6 +133,17 @@ def _shift(
 
 _fixed_c = fact("invariant", c, k)
 
+
+def _whole(name: str, form: Any, given: Sequence[Clause], example: Any) -> Law:
+    """A product or quotient whose parts all vary is an atom."""
+    return _law(
+        f"shift-varying-{name}",
+        (fact("shift", x, k), Equal(x, form), *given),
+        (fact("shifted", x, k, zero, x),),
+        example,
+    )
+
+
 SHIFTS = (
     _law(
         "shift-invariant",
@@ -144,7 +155,14 @@ SHIFTS = (
     *_shift("minus", a - b, (_shifted_a, _shifted_b), ai - bi, ad - bd, at.normalised),
     *_shift("negative", -a, (_shifted_a,), -ai, -ad, exp(-(at.x + at.g)).sum(at.n)),
     *_shift("times", c * a, (_fixed_c, _shifted_a), c * ai, c * ad, at.late_scale_left),
-    *_shift("times-right", a * c, (_fixed_c, _shifted_a), c * ai, c * ad, at.late_scale),
+    *_shift("times-right", a * c, (_fixed_c, _shifted_a), ai * c, ad * c, at.late_scale),
+    _whole(
+        "times",
+        a * b,
+        (fact("depends", a, k), fact("depends", b, k)),
+        exp(at.x * at.y).sum(at.n),
+    ),
+    _whole("over", a / b, (fact("depends", b, k),), exp(at.x / at.y).sum(at.n)),
     *_shift("over", a / c, (_fixed_c, _shifted_a), ai / c, ad / c, at.cooled),
     *_shift(
         "masked",

@@ -10,8 +10,9 @@ from functools import partial
 from . import examples as at
 from .facts import fact
 from .law import Law, rewrite
-from .patterns import E, exp, lift, log, one, zero
+from .patterns import E, exp, lift, log, make, number, one, zero
 
+NUMBER = make("Num", number)
 a, b, c, d, x, y = E("a b c d x y")
 
 _unit = partial(rewrite, phase="units", source="the field axioms")
@@ -35,6 +36,10 @@ LAWS: tuple[Law, ...] = (
     _unit(
         "units/times-zero", x * zero, zero, given=(fact("finite", x),), example=at.x * 0.0
     ),
+    _unit(
+        "units/zero-times", zero * x, zero, given=(fact("finite", x),), example=0.0 * at.x
+    ),
+    _unit("units/number-first", x * NUMBER, NUMBER * x, example=at.x * 3.0),
     _unit(
         "units/negative-plus", (-a) + a, zero, given=(fact("finite", a),), example=(-at.x) + at.x
     ),

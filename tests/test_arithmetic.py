@@ -17,6 +17,10 @@ from tests.support.fresh import fresh_rng, wide_f32, wide_half
 Array = np.ndarray
 
 
+def f32(*values: float) -> Array:
+    return np.array(values, np.float32)
+
+
 def bits(values: Array) -> list[int]:
     return [int(each) for each in np.asarray(values, np.float32).reshape(-1).view(np.uint32)]
 
@@ -38,7 +42,7 @@ def test_fma_is_rounded_once_near_halfway_and_subnormal() -> None:
     a = (1 + rng.integers(0, 1 << 12, 1500) * 2.0**-12).astype(np.float32)
     b = (1 + rng.integers(0, 1 << 12, 1500) * 2.0**-12).astype(np.float32)
     tiny = rng.choice([0.0, 2.0**-60, -(2.0**-60), 2.0**-100], 1500).astype(np.float32)
-    scale = rng.choice(np.float32([1, 2.0**-63, 2.0**-70, 2.0**-74]), 1500)
+    scale = rng.choice(f32(1, 2.0**-63, 2.0**-70, 2.0**-74), 1500)
     for c in (tiny, (rng.integers(-8, 8, 1500) * 2.0**-24).astype(np.float32) * scale * scale):
         x, y = a * scale, b * scale
         wanted = [exact.fma_bits(*each) for each in zip(x, y, c, strict=True)]
@@ -47,11 +51,10 @@ def test_fma_is_rounded_once_near_halfway_and_subnormal() -> None:
 
 def test_fma_double_rounding_really_occurs_in_these_inputs() -> None:
     """The known trap: rounding through double alone gets this one wrong."""
-    a, b, c = np.float32(1 + 2.0**-12), np.float32(1 + 2.0**-12), np.float32(2.0**-80)
-    through_double = np.float32(np.float64(a) * np.float64(b) + np.float64(c))
-    right = exact.fma_bits(float(a), float(b), float(c))
-    assert bits(fma(*np.float32([[a], [b], [c]]))) == [right]
-    assert bits(through_double) != [right]
+    a, c = 1 + 2.0**-12, 2.0**-80
+    right = exact.fma_bits(a, a, c)
+    assert bits(fma(f32(a), f32(a), f32(c))) == [right]
+    assert bits(f32(a * a + c)) != [right]
 
 
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])
@@ -227,7 +230,7 @@ def test_ex2_follows_the_measured_rule() -> None:
 
 
 def test_ex2_of_special_values() -> None:
-    x = np.float32([-np.inf, np.inf, 0.0, -0.0, 1e-40, -1e-40, 1.0, -1.0, -126.0, -127.0, -149.0])
+    x = f32(-np.inf, np.inf, 0.0, -0.0, 1e-40, -1e-40, 1.0, -1.0, -126.0, -127.0, -149.0)
     with np.errstate(all="ignore"):
         got = arithmetic.ex2_approx_ftz(x)
     assert got.tolist() == [0.0, np.inf, 1.0, 1.0, 1.0, 1.0, 2.0, 0.5, 2.0**-126, 0.0, 0.0]
@@ -240,7 +243,7 @@ def test_mufu_functions_are_near_the_true_ones() -> None:
         x = rng.uniform(-125, 127, 20000).astype(np.float32)
         check_ulp(arithmetic.ex2_approx_ftz(x), np.exp2(x.astype(np.float64)), 2.2)
         y = (rng.uniform(1, 2, 20000) * 2.0 ** rng.integers(-120, 120, 20000)).astype(np.float32)
-        y *= rng.choice(np.float32([-1, 1]), y.size)
+        y *= rng.choice(f32(-1, 1), y.size)
         check_ulp(arithmetic.rcp_approx_ftz(y), 1 / y.astype(np.float64), 1.0)
         z = np.abs(y)
         check_ulp(arithmetic.rsqrt_approx_ftz(z), 1 / np.sqrt(z.astype(np.float64)), 2.0)
@@ -252,14 +255,14 @@ def check_ulp(got: Array, wanted: Array, most: float) -> None:
 
 
 def test_rcp_and_rsqrt_of_special_values() -> None:
-    x = np.float32([0.0, -0.0, 1e-40, -1e-40, np.inf, -np.inf, 1.0, -2.0, 2.0**127])
+    x = f32(0.0, -0.0, 1e-40, -1e-40, np.inf, -np.inf, 1.0, -2.0, 2.0**127)
     with np.errstate(all="ignore"):
         rcp = arithmetic.rcp_approx_ftz(x)
         rsqrt = arithmetic.rsqrt_approx_ftz(x)
     inf = np.inf
-    wanted = np.float32([inf, -inf, inf, -inf, 0.0, -0.0, 1.0, -0.5, 0.0])
+    wanted = f32(inf, -inf, inf, -inf, 0.0, -0.0, 1.0, -0.5, 0.0)
     assert bits(rcp) == bits(wanted)
-    assert bits(rsqrt[:5]) == bits(np.float32([inf, -inf, inf, -inf, 0.0]))
+    assert bits(rsqrt[:5]) == bits(f32(inf, -inf, inf, -inf, 0.0))
     assert bits(rsqrt[[5, 7]]) == [exact.NAN_BITS] * 2
     assert rsqrt[6] == 1.0
 

@@ -104,10 +104,14 @@ class Instr:
             parts[place] = str(given[0]) if len(given) == 1 else ", ".join(map(str, given))
         return "".join(parts)
 
-    def bind(
-        self, *, guard: Register | Guard | None = None, line: int = 0, **operands: Given
-    ) -> Instruction:
+    def bind(self, *, guard: Register | Guard | None = None, **operands: Given) -> Instruction:
         """The instruction with these operands; numbers become immediates of the wanted type."""
+        return self.of(operands, guard)
+
+    def of(
+        self, operands: Mapping[str, Given], guard: Register | Guard | None = None, line: int = 0
+    ) -> Instruction:
+        """`bind` for operands in a mapping, and for one that a text's line holds."""
         if operands.keys() != self.operands.keys():
             raise PtxError(
                 f"{self.name}: got operands {list(operands)}, "

@@ -80,7 +80,7 @@ def run(
                     instruction_limit=instruction_limit,
                     check_races=check_races,
                     trace=trace,
-                )  # fmt: skip
+                )
             )
     except PtxError as error:
         raise SimulationError(str(error)) from error

@@ -224,11 +224,12 @@ def test_a_module_refuses_what_its_target_lacks() -> None:
 
 
 def test_an_instruction_knows_what_it_reads_and_writes() -> None:
-    r, f, p = (lambda i: Register("b32", i)), (lambda i: Register("f32", i)), Register("pred", 0)
-    c = [f(i) for i in range(4)]
-    mma = isa.mma_m16n8k16_f16.bind(d=c, a=[r(i) for i in range(4)], b=[r(4), r(5)], c=c)
+    r, f = ([Register(kind, i) for i in range(8)] for kind in ("b32", "f32"))
+    p = Register("pred", 0)
+    c = f[:4]
+    mma = isa.mma_m16n8k16_f16.bind(d=c, a=r[:4], b=r[4:6], c=c)
     assert list(mma.writes()) == c
-    assert list(mma.reads()) == [*(r(i) for i in range(6)), *c]
-    store = isa.st_shared_f32.bind(a=Address(r(1), 4), b=f(2)).guarded(p)
+    assert list(mma.reads()) == [*r[:6], *c]
+    store = isa.st_shared_f32.bind(a=Address(r[1], 4), b=f[2]).guarded(p)
     assert list(store.writes()) == []
-    assert list(store.reads()) == [p, r(1), f(2)]
+    assert list(store.reads()) == [p, r[1], f[2]]

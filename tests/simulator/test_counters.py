@@ -12,9 +12,9 @@ from tests.support.small_kernels import run_body
 Array = np.ndarray
 
 
-def shared_line(body: str, line: str, **options: int) -> SharedTraffic:
+def shared_line(body: str, line: str, block: int = 32) -> SharedTraffic:
     """The traffic of the only instruction that starts so."""
-    counters = run_body(body, {"x": np.zeros(1)}, shared_bytes=32768, **options)
+    counters = run_body(body, {"x": np.zeros(1)}, shared_bytes=32768, block=block)
     (found,) = [t for t in counters.launches[0].shared.values() if t.text.startswith(line)]
     return found
 

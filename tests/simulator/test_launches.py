@@ -85,7 +85,7 @@ def test_dynamic_memory_needs_a_declaration() -> None:
 
 def test_buffers_of_any_dtype_are_written_in_place() -> None:
     body = "ld.global.b16 %h0, [%rd0];\nst.global.b16 [%rd1+2], %h0;\nret;"
-    x, y = np.float16([1.5]), np.zeros(3, np.float16)
+    x, y = np.array([1.5], np.float16), np.zeros(3, np.float16)
     run(kernel_text(body, ("x", "y")), [launch(Pointer("x"), Pointer("y"), entry="k")],
         {"x": x, "y": y})  # fmt: skip
     assert y.tolist() == [0, 1.5, 0]

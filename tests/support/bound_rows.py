@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from egraph_flash.codegen.isa import Instr
 from egraph_flash.codegen.isa.operand import OperandSpec
@@ -80,10 +81,10 @@ def random_instruction(rng: random.Random, row: Instr, guards: bool = True) -> I
     guard = None
     if guards and not row.collective and rng.random() < 0.3:
         guard = Guard(Register("pred", rng.randrange(4)), rng.random() < 0.5)
-    return row.bind(guard=guard, **given)
+    return row.of(given, guard)
 
 
-def module_of(body: list[Statement], target: str = "sm_90") -> Module:
+def module_of(body: Sequence[Statement], target: str = "sm_90") -> Module:
     """A module of one entry with every parameter that `random_instruction` names."""
     params = tuple(Param(kind, name) for kind, name in PARAMS.items())
     entry = Entry("probe", params, (*body, LabelMark("end")), max_threads=128)

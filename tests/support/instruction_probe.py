@@ -93,7 +93,7 @@ class _Builder:
         given = {name: self.source(name) for name in self.row.sources}
         made = {name: self.registers(self.row.operands[name]) for name in self.row.outputs}
         self.body.append(Comment("the instruction"))
-        self.add(self.row.bind(**given, **made))
+        self.add(self.row.of({**given, **made}))
         self.body.append(Comment("its results"))
         if not self.row.outputs:
             self.after_store()

@@ -144,10 +144,11 @@ def _rounded(name: str, a: float, b: float) -> int:
         with np.errstate(all="ignore"):
             return float_word(float(np.float32(near)))  # f64 sqrt rounds once more harmlessly
     p, q = exact.fraction(a), exact.fraction(b)
-    value = {
+    exactly: dict[str, Callable[[], Fraction]] = {
         "add": lambda: p + q, "sub": lambda: p - q, "mul": lambda: p * q,
         "div": lambda: p / q, "rcp": lambda: 1 / p,
-    }[name]()  # fmt: skip
+    }  # fmt: skip
+    value = exactly[name]()
     return exact.f32_bits(value, int(near < 0))
 
 
@@ -191,7 +192,7 @@ def _widen(word: int, kind: str) -> int:
 
 
 def _to_integer(how: str, d: str, value: float) -> int:
-    rounds = {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}
+    rounds: dict[str, Callable[[float], int]] = {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}
     if d == "f32":
         if not math.isfinite(value):
             return float_word(value)
