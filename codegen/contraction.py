@@ -7,7 +7,18 @@ from typing import Any
 
 from .atoms import Atom, atom
 from .context import Context
-from .frames import Frame, Side, column_offsets, fragment, lane_steps, repeat, row_offsets
+from .frames import (
+    Frame,
+    Side,
+    atoms_along,
+    column_offsets,
+    consecutive,
+    fragment,
+    lane_steps,
+    repeat,
+    row_offsets,
+)
+from .lanes import LaneMap
 from .operands import Fragments, handed_over, operand
 from .tile import Contract
 from .values import Value
@@ -20,37 +31,35 @@ def contract(ctx: Context, op: Contract, frame: Frame, depth: Side, inner: Frame
     handed-over left operand is held.
     """
     kind = atom(op.geometry.atom)
+    lanes = _lanes(kind, op)
     words = _start(ctx, op, frame)
-    rows = _free_side(kind, "a", frame.row, op.geometry.row_atoms)
-    columns = _free_side(kind, "b", frame.column, op.geometry.column_atoms)
+    rows = _free_side(lanes["a"], 0, frame.row, op.geometry.row_atoms)
+    columns = _free_side(lanes["b"], 1, frame.column, op.geometry.column_atoms)
     steps = -(-(max(depth.offsets) + 1) // kind.depth)
     held = None
     if op.handoff is not None:
-        wanted = Frame(rows, _slice(kind, "a", depth, 0, steps))
+        wanted = Frame(rows, _slice(lanes["a"], 1, depth, 0, steps))
         held = handed_over(ctx, ctx.bound[op.handoff], inner, wanted, kind)
     for first in range(0, steps, op.geometry.depth_steps):
         count = min(op.geometry.depth_steps, steps - first)
-        left = (
-            {(i, k - first): regs for (i, k), regs in held.items() if first <= k < first + count}
-            if held is not None
-            else operand(
-                ctx,
-                op.contraction.left,
-                Frame(rows, _slice(kind, "a", depth, first, count)),
-                kind,
-                "a",
-            )
-        )
-        right = operand(
-            ctx,
-            op.contraction.right,
-            Frame(_slice(kind, "b", depth, first, count), columns),
-            kind,
-            "b",
-        )
+        if held is not None:
+            left = {(i, k - first): held[i, k] for i, k in held if first <= k < first + count}
+        else:
+            wanted = Frame(rows, _slice(lanes["a"], 1, depth, first, count))
+            left = operand(ctx, op.contraction.left, wanted, kind, lanes["a"])
+        wanted = Frame(_slice(lanes["b"], 0, depth, first, count), columns)
+        right = operand(ctx, op.contraction.right, wanted, kind, lanes["b"])
         words = _multiply(ctx, kind, frame, words, left, right, count)
     shape = tuple(words[place] for place in sorted(words))
     return Value("tile", "f32", shape, ctx.builder.depth)
+
+
+def _lanes(kind: Atom, op: Contract) -> dict[str, LaneMap]:
+    """The operands' lane maps: with the depth permuted where both come straight from memory."""
+    loaded = op.contraction.left.head == op.contraction.right.head == "Load"
+    if kind.on_tensor_cores and loaded:
+        return {"a": consecutive(kind.a, 1), "b": consecutive(kind.b, 0)}
+    return {"a": kind.a, "b": kind.b}
 
 
 def _start(ctx: Context, op: Contract, frame: Frame) -> dict[tuple[int, int], Any]:
@@ -69,30 +78,22 @@ def _zero(ctx: Context) -> Any:
     return register
 
 
-def _free_side(kind: Atom, which: str, side: Side, atoms: int) -> Side:
+def _free_side(lanes: LaneMap, which: int, side: Side, atoms: int) -> Side:
     """The accumulator's side as an operand lays it out: other lanes, the same block and warps."""
-    lanes, dimension = (kind.a, 0) if which == "a" else (kind.b, 1)
-    inner = row_offsets(lanes) if which == "a" else column_offsets(lanes)
+    inner = row_offsets(lanes) if which == 0 else column_offsets(lanes)
     return replace(
         side,
-        offsets=repeat(inner, atoms, lanes.shape[dimension]),
-        lane_steps=lane_steps(lanes, dimension),
+        offsets=repeat(inner, atoms, lanes.shape[which], side.interleave),
+        lane_steps=lane_steps(lanes, which, side.interleave),
     )
 
 
-def _slice(kind: Atom, which: str, depth: Side, first: int, count: int) -> Side:
+def _slice(lanes: LaneMap, which: int, depth: Side, first: int, count: int) -> Side:
     """The part of the depth that `count` steps from `first` on cover, as an operand's side."""
-    lanes = kind.a if which == "a" else kind.b
-    inner = column_offsets(lanes) if which == "a" else row_offsets(lanes)
-    offsets = tuple(first * kind.depth + offset for offset in repeat(inner, count, kind.depth))
-    return Side(
-        axis=depth.axis,
-        offsets=offsets,
-        lane_steps=lane_steps(lanes, 1 if which == "a" else 0),
-        moving=depth.moving,
-        moving_step=depth.moving_step,
-        bound=depth.bound,
-    )
+    inner = row_offsets(lanes) if which == 0 else column_offsets(lanes)
+    width = lanes.shape[which]
+    offsets = tuple(first * width + at for at in repeat(inner, count, width))
+    return replace(depth, offsets=offsets, lane_steps=lane_steps(lanes, which))
 
 
 def _multiply(
@@ -105,15 +106,13 @@ def _multiply(
     count: int,
 ) -> dict[tuple[int, int], Any]:
     """One atom for each depth step and place; the accumulators of an atom stay in its registers."""
-    row_index = {offset: i for i, offset in enumerate(frame.row.offsets)}
-    column_index = {offset: i for i, offset in enumerate(frame.column.offsets)}
-    places = sorted({i for i, _ in left}), sorted({j for _, j in right})
     out = dict(words)
     assert kind.instruction is not None, f"{kind.name} only lays out tiles"
+    rows, columns = atoms_along(kind.c, frame)
     for step in range(count):
-        for i in places[0]:
-            for j in places[1]:
-                elements = [(row_index[r], column_index[c]) for r, c in fragment(kind, "c", (i, j))]
+        for i in range(rows):
+            for j in range(columns):
+                elements = fragment(kind.c, frame, (i, j))
                 fresh = ctx.builder.many("f32", len(elements))
                 ctx.builder.put(
                     kind.instruction,

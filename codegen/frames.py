@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..axes import Axis
-from .atoms import Atom
 from .lanes import LaneMap
 from .ptx import Register
 
@@ -19,7 +18,8 @@ class Side:
     adds `lane_steps[b]` for each set bit b of the lane, the warp part `warp_step` times the
     warp's place among `warps` (counted from `warp_stride` threads of warps), the origin is the
     block's own first coordinate (a multiple of `extent`), and `moving` is a loop's counter, a
-    multiple of `moving_step`, or a constant. `bound` is where the axis ends, if elements past it may occur and must be masked.
+    multiple of `moving_step`, or a constant. `interleave` is how many
+    atoms take turns along the side. `bound` is where the axis ends, if elements past it may occur and must be masked.
     """
 
     axis: Axis | None
@@ -32,6 +32,7 @@ class Side:
     moving: Register | int = 0
     moving_step: int = 1
     bound: int | None = None
+    interleave: int = 1
 
     @property
     def extent(self) -> int:
@@ -71,13 +72,27 @@ class Frame:
     column: Side
 
 
-def repeat(inner: tuple[int, ...], count: int, step: int) -> tuple[int, ...]:
-    """Offsets of `count` copies of a tile, `step` apart, in increasing order.
+def offset(inner: int, place: int, width: int, interleave: int) -> int:
+    """Where an element at `inner` of the atom at `place` stands, atoms being `width` long.
+
+    Interleaved by F, F neighbouring atoms take turns element by element, so that a lane holds F
+    consecutive coordinates: it permutes free coordinates, which no sum runs over.
+
+    >>> offset(3, 1, 8, 1), offset(3, 1, 8, 4)
+    (11, 13)
+    """
+    group, member = divmod(place, interleave)
+    return interleave * (group * width + inner) + member
+
+
+def repeat(inner: tuple[int, ...], count: int, width: int, interleave: int = 1) -> tuple[int, ...]:
+    """The offsets of `count` atoms that hold the `inner` ones each, in increasing order.
 
     >>> repeat((0, 8), 2, 16)
     (0, 8, 16, 24)
     """
-    return tuple(sorted(copy * step + offset for copy in range(count) for offset in inner))
+    places = range(count)
+    return tuple(sorted(offset(i, place, width, interleave) for place in places for i in inner))
 
 
 def row_offsets(lanes: LaneMap) -> tuple[int, ...]:
@@ -88,18 +103,45 @@ def column_offsets(lanes: LaneMap) -> tuple[int, ...]:
     return tuple(sorted(set(lanes.element_cols)))
 
 
-def lane_steps(lanes: LaneMap, side: int) -> tuple[int, ...]:
-    return tuple(step[side] for step in lanes.lane)
+def lane_steps(lanes: LaneMap, side: int, interleave: int = 1) -> tuple[int, ...]:
+    return tuple(interleave * step[side] for step in lanes.lane)
 
 
-def fragment(atom: Atom, which: str, place: tuple[int, int]) -> list[tuple[int, int]]:
-    """The (row, column) offsets of an atom's elements, in register order, at an atom's place.
+def fragment(lanes: LaneMap, frame: Frame, place: tuple[int, int]) -> list[tuple[int, int]]:
+    """The register indices on the frame's sides of an atom's elements, in register order.
 
-    `which` is a, b or c; `place` counts atoms along the operand's own rows and columns.
+    `place` counts atoms along the operand's rows and columns, from the frame's first.
     """
-    lanes: LaneMap = getattr(atom, which)
-    rows, columns = lanes.shape
-    return [
-        (place[0] * rows + row, place[1] * columns + column)
-        for row, column in zip(lanes.element_rows, lanes.element_cols, strict=True)
-    ]
+    indices = []
+    for which, side in enumerate((frame.row, frame.column)):
+        first = min(side.offsets)
+        index = {at - first: i for i, at in enumerate(side.offsets)}
+        inner = lanes.element_rows if which == 0 else lanes.element_cols
+        width = lanes.shape[which]
+        indices.append([index[offset(i, place[which], width, side.interleave)] for i in inner])
+    return list(zip(*indices, strict=True))
+
+
+def atoms_along(lanes: LaneMap, frame: Frame) -> tuple[int, int]:
+    """How many atoms the frame holds along its rows and along its columns."""
+    counts = []
+    for which, side in enumerate((frame.row, frame.column)):
+        inner = row_offsets(lanes) if which == 0 else column_offsets(lanes)
+        counts.append(len(side.offsets) // len(inner))
+    return counts[0], counts[1]
+
+
+def consecutive(lanes: LaneMap, side: int) -> LaneMap:
+    """The map with its coordinates on one side permuted so that each lane's are consecutive.
+
+    Both operands of a contraction may have their depth permuted alike: an atom's sum has the same
+    products in any order, and the tensor core adds them exactly.
+    """
+    order = [("element", bit) for bit, step in enumerate(lanes.element) if step[side]]
+    order += [("lane", bit) for bit, step in enumerate(lanes.lane) if step[side]]
+    steps = {"element": list(lanes.element), "lane": list(lanes.lane)}
+    for place, (kind, bit) in enumerate(order):
+        step = [*steps[kind][bit]]
+        step[side] = 1 << place
+        steps[kind][bit] = (step[0], step[1])
+    return LaneMap(lanes.shape, lane=tuple(steps["lane"]), element=tuple(steps["element"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +12,8 @@ from ..axes import Axis
 from ..notation import pretty
 from ..plan import Dim3
 from ..terms import subterms
-from .atoms import atom
+from .affine import linear
+from .atoms import Atom, atom
 from .builder import Builder
 from .context import Context
 from .contraction import contract
@@ -63,6 +65,7 @@ class _Kernel:
             absent={array: absent.get(name, NOWHERE) for name, array in self.arrays.items()},
         )
         self.warps = max(program.inner.warps, program.outer.warps)
+        self.accumulators = program.outer if self.roles.fold is not None else program.inner
         self.tiles = self._grid()
 
     @property
@@ -73,12 +76,12 @@ class _Kernel:
 
     def _grid(self) -> tuple[int, int, int]:
         """(row tiles, column tiles, product of the batch axes); binds this block's indices."""
-        outer = atom(self.program.outer.atom)
+        geometry = self.accumulators
         with self.builder.of("the block's place in the grid"):
             rows = self._tiles(self.roles.row, self._row_extent())
             columns = self._tiles(
                 self.roles.column,
-                outer.columns * self.program.outer.column_atoms * self.program.outer.column_warps,
+                atom(geometry.atom).columns * geometry.column_atoms * geometry.column_warps,
             )
             rest: Any = self.builder.op("mov_special", Special("ctaid.x"))
             self.row_tile, rest = self._digit(rest, rows)
@@ -128,21 +131,40 @@ class _Kernel:
         )
 
     def column_side(self) -> Side:
-        geometry = self.program.outer if self.roles.fold is not None else self.program.inner
+        geometry = self.accumulators
         kind = atom(geometry.atom)
         warp_step = kind.columns * geometry.column_atoms
         extent = warp_step * geometry.column_warps
         size = self.roles.column.size if self.roles.column is not None else 1
+        turns = self._interleave(kind, geometry.column_atoms)
         return Side(
             axis=self.roles.column,
-            offsets=repeat(column_offsets(kind.c), geometry.column_atoms, kind.columns),
-            lane_steps=lane_steps(kind.c, 1),
+            offsets=repeat(column_offsets(kind.c), geometry.column_atoms, kind.columns, turns),
+            lane_steps=lane_steps(kind.c, 1, turns),
+            interleave=turns,
             warp_step=warp_step,
             warps=geometry.column_warps,
             warp_stride=geometry.row_warps,
             origin=self._origin(self.column_tile, extent),
             bound=size if size % extent else None,
         )
+
+    def _interleave(self, kind: Atom, atoms: int) -> int:
+        """How many column atoms take turns: as many as make a lane's columns one wide load.
+
+        It pays where a right operand lies along the columns and each lane would load single
+        elements of it.
+        """
+        along = [
+            op.contraction.right
+            for op in walk(self.program.ops)
+            if isinstance(op, Contract) and op.shape == "outer"
+        ]
+        column = self.roles.column
+        wide = kind.on_tensor_cores and all(
+            load.head == "Load" and linear(load).coefficient(column) == 1 for load in along
+        )
+        return math.gcd(atoms, 8) if wide and along else 1
 
     def fold_side(self, moving: Register | int, block: int, bound: int | None) -> Side:
         geometry = self.program.inner

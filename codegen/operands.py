@@ -9,7 +9,8 @@ from ..errors import LoweringError
 from .atoms import Atom
 from .context import Context
 from .expression import compute, real
-from .frames import Frame, fragment
+from .frames import Frame, atoms_along, fragment
+from .lanes import LaneMap
 from .memory import Place, load_words, pack, unpacked
 from .ptx import Address, Register, Symbol
 from .values import Value, constant, each
@@ -17,22 +18,22 @@ from .values import Value, constant, each
 Fragments = dict[tuple[int, int], list[Register]]  # by the atom's place: (row, column) of atoms
 
 
-def operand(ctx: Context, term: Any, frame: Frame, atom: Atom, which: str) -> Fragments:
-    """The fragments of an operand (`which` is a or b) that covers the frame, rounded on entry.
+def operand(ctx: Context, term: Any, frame: Frame, atom: Atom, lanes: LaneMap) -> Fragments:
+    """The fragments of an operand that covers the frame, laid out by `lanes`, rounded on entry.
 
     A plain load goes from memory to the registers that the atom reads, in this loop's body.
     """
     if term.head == "Load":
-        return _loaded(ctx, term, frame, atom, which)
+        return _loaded(ctx, term, frame, atom, lanes)
     value = real(ctx, compute(ctx, term, frame), frame)
-    return from_value(ctx, _zero_outside(ctx, value, frame), frame, atom, which)
+    return from_value(ctx, _zero_outside(ctx, value, frame), frame, atom, lanes)
 
 
-def from_value(ctx: Context, value: Value, frame: Frame, atom: Atom, which: str) -> Fragments:
+def from_value(ctx: Context, value: Value, frame: Frame, atom: Atom, lanes: LaneMap) -> Fragments:
     """Fragments whose elements each lane already holds as reals, in the operand's own frame."""
     columns = len(frame.column.offsets)
     found: Fragments = {}
-    for place, elements in _places(frame, atom, which):
+    for place, elements in _places(frame, lanes):
         words = [value.at(*element, columns) for element in elements]
         if not atom.on_tensor_cores:
             found[place] = words
@@ -66,32 +67,23 @@ def select(ctx: Context, test: Value, value: Value, otherwise: float, frame: Fra
         )
 
 
-def _places(frame: Frame, atom: Atom, which: str) -> list[tuple[Place, list[Place]]]:
+def _places(frame: Frame, lanes: LaneMap) -> list[tuple[Place, list[Place]]]:
     """Each atom's place, counted from the frame's first, and its elements' register indices."""
-    shape = (atom.a if which == "a" else atom.b).shape
-    index, count = [], []
-    for side, length in zip((frame.row, frame.column), shape, strict=True):
-        first = min(side.offsets)
-        index.append({offset - first: i for i, offset in enumerate(side.offsets)})
-        count.append(-(-(1 + max(side.offsets) - first) // length))
-    return [
-        ((i, j), [(index[0][r], index[1][c]) for r, c in fragment(atom, which, (i, j))])
-        for i in range(count[0])
-        for j in range(count[1])
-    ]
+    rows, columns = atoms_along(lanes, frame)
+    return [((i, j), fragment(lanes, frame, (i, j))) for i in range(rows) for j in range(columns)]
 
 
-def _loaded(ctx: Context, load: Any, frame: Frame, atom: Atom, which: str) -> Fragments:
+def _loaded(ctx: Context, load: Any, frame: Frame, atom: Atom, lanes: LaneMap) -> Fragments:
     dtype = DTYPES[load.args[0].args[1]]
     if not all(ctx.uses(load, frame)):
         raise LoweringError(f"lowering: the operand {load} lacks an axis of the contraction")
     words = load_words(ctx, load, frame, here=True)
     if not atom.on_tensor_cores or dtype.name != atom.operand:
-        return _converted(ctx, words, dtype.name, frame, atom, which)
+        return _converted(ctx, words, dtype.name, frame, atom, lanes)
     whole = {word.places: word.register for word in words if len(word.places) == 2}
     halves = _LazyHalves(ctx, words)
     found: Fragments = {}
-    for place, elements in _places(frame, atom, which):
+    for place, elements in _places(frame, lanes):
         registers = []
         for low, high in zip(elements[::2], elements[1::2], strict=True):
             if (low, high) in whole:
@@ -117,13 +109,13 @@ class _LazyHalves:
 
 
 def _converted(
-    ctx: Context, words: list[Any], dtype: str, frame: Frame, atom: Atom, which: str
+    ctx: Context, words: list[Any], dtype: str, frame: Frame, atom: Atom, lanes: LaneMap
 ) -> Fragments:
     raw = unpacked(ctx, words)
     if dtype != "f32":
         raw = {place: ctx.builder.op(f"cvt_f32_{dtype}", word) for place, word in raw.items()}
     found: Fragments = {}
-    for place, elements in _places(frame, atom, which):
+    for place, elements in _places(frame, lanes):
         reals = [raw[element] for element in elements]
         if atom.on_tensor_cores:
             pairs = zip(reals[::2], reals[1::2], strict=True)
@@ -152,7 +144,7 @@ def handed_over(ctx: Context, value: Value, held: Frame, wanted: Frame, atom: At
     between two barriers: one so that all have read the slab before, one so that all have written.
     """
     if not atom.on_tensor_cores and same_lanes(atom, held, wanted):
-        return from_value(ctx, value, wanted, atom, "a")
+        return from_value(ctx, value, wanted, atom, atom.a)
     stride_bytes = 2 * wanted.column.extent
     ctx.builder.put("bar_sync", a=0)
     _to_slab(ctx, value, held, atom, stride_bytes)
@@ -192,7 +184,7 @@ def _from_slab(ctx: Context, wanted: Frame, atom: Atom, stride_bytes: int) -> Fr
     base = _slab_address(ctx, ("read", row, column), row, column, stride_bytes)
     rows, columns = atom.a.shape
     found: Fragments = {}
-    for place, _ in _places(wanted, atom, "a"):
+    for place, _ in _places(wanted, atom.a):
         registers = ctx.builder.many("b32", 4)
         at = place[0] * rows * stride_bytes + 2 * place[1] * columns
         ctx.builder.put("ldmatrix_x4", d=registers, a=Address(base, at))

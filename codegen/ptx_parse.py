@@ -140,9 +140,10 @@ class _Open:
     maxnreg: int | None = None
     minnctapersm: int | None = None
     inside: str = "params"
+    declared: dict[str, int] = field(default_factory=dict)
 
-    def close(self) -> Entry:
-        return Entry(
+    def close(self, line: int) -> Entry:
+        entry = Entry(
             self.name,
             tuple(self.params),
             tuple(self.body),
@@ -151,6 +152,13 @@ class _Open:
             self.maxnreg,
             self.minnctapersm,
         )
+        for name, count in entry.registers().items():
+            if count > self.declared.get(name, 0):
+                raise PtxError(
+                    f"line {line}: entry {self.name} uses {Register(name, count - 1)}, "
+                    f"declares {self.declared.get(name, 0)} registers of .{name}"
+                )
+        return entry
 
 
 class _Reader:
@@ -240,14 +248,23 @@ class _Reader:
     def _statement(self, code: str, line: int) -> None:
         assert self.open is not None
         if code == "}":
-            self.entries.append(self.open.close())
+            self.entries.append(self.open.close(line))
             self.open = None
         elif found := re.fullmatch(rf"({NAME}):", code):
             self.open.body.append(LabelMark(found[1], line))
         elif code.startswith(".reg"):
-            if not re.fullmatch(r"\.reg\s+\.\w+\s+%[a-z]+<\d+>;", code):
-                raise PtxError(f"line {line}: got {code!r}, wants .reg .type %prefix<count>;")
+            self._registers(code, line)
         elif not code.endswith(";") or ";" in code[:-1]:
             raise PtxError(f"line {line}: got {code!r}, wants one instruction, ended by ';'")
         else:
             self.open.body.append(read_instruction(code[:-1], line))
+
+    def _registers(self, code: str, line: int) -> None:
+        assert self.open is not None
+        found = re.fullmatch(r"\.reg\s+\.(\w+)\s+(%[a-z]+)<(\d+)>;", code)
+        if found is None or _CLASS_OF_PREFIX.get(found[2]) != found[1]:
+            wanted = ", ".join(f".{name} {prefix}" for prefix, name in _CLASS_OF_PREFIX.items())
+            raise PtxError(
+                f"line {line}: got {code!r}, wants .reg .type %prefix<count>; with one of {wanted}"
+            )
+        self.open.declared[found[1]] = int(found[3])

@@ -16,16 +16,24 @@ from .terms import Term, subterms
 if TYPE_CHECKING:
     from .expressions import Expr
 
-# One round: derive facts, split summands, then apply the laws that make new reductions and
-# carriers. Splitting and unit algebra feed each other, so they alternate a few times.
-_ROUND = """(run-schedule
-  (saturate (run analysis))
-  (repeat 4 (run splitting) (run units))
-  (saturate (run units))
-  (saturate (run analysis))
-  (run homomorphism)
-  (run twist)
-  (saturate (run tupling)))"""
+# One round: derive facts and cancel, split summands, then apply the laws that make new reductions
+# and carriers. Splitting and unit algebra feed each other, so they alternate a few times. A pair
+# of folds is transported in the same round, so that what its base pays outside cancels before
+# another reduction can split it.
+_ROUND = tuple(
+    f"(run-schedule {step})"
+    for step in (
+        "(saturate (run analysis))",
+        "(repeat 8 (run units))",
+        "(saturate (run analysis))",
+        "(repeat 4 (run splitting) (run units))",
+        "(repeat 8 (run units))",
+        "(saturate (run analysis))",
+        "(run homomorphism)",
+        "(repeat 3 (run twist))",
+        "(saturate (run tupling))",
+    )
+)
 
 # When all channels are known: join the carriers, then let reductions go through memory.
 _FINISH = "(run-schedule (run absorption) (run placement) (saturate (run analysis)))"
@@ -91,17 +99,25 @@ class Session:
         """Apply the laws until the carriers stop changing, or a limit is met."""
         limits = limits or Limits()
         before, quiet, rounds, stopped = self.sizes(), 0, 0, "rounds"
-        while rounds < limits.rounds:
-            self.run(_ROUND)
+        while rounds < limits.rounds and stopped == "rounds":
+            if not self._round(limits.rows):
+                stopped = "rows"
             rounds += 1
             now = self.sizes()
             quiet = quiet + 1 if all(now[t] == before[t] for t in _SETTLED) else 0
             before = now
-            if quiet >= limits.quiet_rounds or sum(now.values()) > limits.rows:
-                stopped = "settled" if quiet >= limits.quiet_rounds else "rows"
-                break
+            if quiet >= limits.quiet_rounds:
+                stopped = "settled"
         self.run(_FINISH)
         return Saturation(rounds, sum(self.sizes().values()), stopped)
+
+    def _round(self, rows: int) -> bool:
+        """One round; False as soon as the tables have more rows than that."""
+        for step in _ROUND:
+            self.run(step)
+            if sum(self.sizes().values()) > rows:
+                return False
+        return True
 
     def sizes(self) -> Mapping[str, int]:
         """The number of rows of each table."""

@@ -20,13 +20,16 @@ from .expressions import Expr
 from .frozen import Frozen, Klass, Node, read
 from .machines import Machine
 from .passes import Analyst, Outline
-from .shaping import flat_folds, shaped, towers
-from .solver import Solver
+from .shaping import flat_folds, keep_result, shaped, towers
+from .solver import Rank, Solver
 from .terms import Term, make, subterms
 
 PLACES = ("fuse", "cut")
-_MAX_POOLED_AXES = 3
-_MAX_CUTS = 3
+_MAX_POOLED_AXES = 2  # with more, only a few of the subsets are tried
+_MAX_CUTS = 6
+
+# (rank, number of pooled axes, digests of the terms, the terms)
+Solution = tuple[Rank, int, tuple[str, ...], tuple[Any, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,43 +114,39 @@ class Search:
     # ---- dials -----------------------------------------------------------------------------------
 
     def extract(self, place: str | None, pins: dict[str, str]) -> Extraction:
-        best: tuple[Any, ...] | None = None
-        for choice in self._choices(place):
-            found = self._improve(choice, place)
-            if found is not None and (best is None or found < best):
-                best = found
-        assert best is not None, "the naive term itself is always a solution"
-        terms = best[-1]
-        return self.finished(terms, pins)
+        """The best solution over the dials; `place` None leaves cuts open."""
+        solutions = [(self._solve(choice), choice) for choice in self._choices(place)]
+        found = [(s, choice) for s, choice in solutions if s is not None]
+        assert found, "the naive term itself is always a solution"
+        solution, choice = min(found, key=lambda pair: pair[0])
+        if place is None:
+            solution = self._with_cuts(solution, choice)
+        return self.finished(solution[-1], pins)
 
     def _choices(self, place: str | None) -> Iterator[Choice]:
+        """Which axes pool their carriers: every subset of a few axes, else all but one or none."""
         if place == "cut":
             yield Choice(frozenset(), store_all=True)
             return
         pools = {axis: pool for axis, pool in self.frozen.pools.items() if len(pool) > 1}
-        axes = sorted(pools, key=self.solver.digest)[:_MAX_POOLED_AXES]
-        for size in reversed(range(len(axes) + 1)):
+        axes = sorted(pools, key=self.solver.digest)
+        sizes = range(len(axes) + 1)
+        if len(axes) > _MAX_POOLED_AXES:
+            sizes = (0, len(axes) - 1, len(axes))
+        for size in sizes:
             for some in itertools.combinations(axes, size):
                 yield Choice(frozenset(some))
 
-    def _improve(self, choice: Choice, place: str | None) -> tuple[Any, ...] | None:
-        """The solution of a choice, with cuts added as long as they pay."""
-        found = self._solve(choice)
-        if found is None or place is not None:
-            return found
-        for _ in range(_MAX_CUTS):
-            better = found
-            for klass in self._inner(found[-1]):
-                cuts = choice.cuts | {klass}
-                trial = self._solve(Choice(choice.pooled, cuts))
-                if trial is not None and trial < better:
-                    better, next_choice = trial, Choice(choice.pooled, cuts)
-            if better is found:
-                break
-            found, choice = better, next_choice
-        return found
+    def _with_cuts(self, solution: Solution, choice: Choice) -> Solution:
+        """The solution with inner contractions sent through memory as long as that pays."""
+        cuts = choice.cuts
+        for klass in self._inner(solution[-1])[:_MAX_CUTS]:
+            trial = self._solve(Choice(choice.pooled, cuts | {klass}))
+            if trial is not None and trial < solution:
+                solution, cuts = trial, cuts | {klass}
+        return solution
 
-    def _solve(self, choice: Choice) -> tuple[Any, ...] | None:
+    def _solve(self, choice: Choice) -> Solution | None:
         """(rank, tie breaks, terms) of the best terms under a choice.
 
         Among equals the fewest pooled axes win, so that inner contractions stay apart.
@@ -208,9 +207,9 @@ class Search:
     def finished(self, terms: tuple[Any, ...], pins: dict[str, str]) -> Extraction:
         """The solution in its final shape, with the user's names put back."""
         # proofs that exponentials are safe are known of the e-graph's own terms
-        (unsafe, _, _), _ = self.solver.joint(terms)
-        final = shaped(terms)
-        (_, cost_us, _), outline = self.solver.joint(final)
+        (unsafe, *_), _ = self.solver.joint(terms)
+        final = tuple(keep_result(term) for term in shaped(terms))
+        (_, cost_us, *_), outline = self.solver.joint(final)
         return Extraction(
             roots=tuple(self.naming.original(term) for term in final),
             passes=outline.count,

@@ -3,13 +3,13 @@ folds spelled as towers. None of it changes a value."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from .axes import Axis
 from .carriers import channels_of, closure, lift_of, tower_of
 from .expressions import Expr
-from .terms import Chan, State, Term, make, subterms
+from .terms import Chan, State, Term, make, rewrite, subterms
 
 Axes = frozenset[Axis]
 
@@ -96,6 +96,27 @@ class _Shape:
 
 def _single(axis: Axis, channel: Chan) -> Any:
     return make("Get", make("Fold", axis, make("Flat"), make("Lift", (channel,))), channel)
+
+
+def keep_result(term: Expr) -> Expr:
+    """The term without the buffer of the pass that makes the output itself.
+
+    Where pointwise operations on stored results make an output, the one result that has all of
+    the output's axes need not be stored: the operations go to the end of its pass.
+    """
+    stored = [node for node in _outside(term) if node.head == "Mat"]
+    own = [node for node in stored if set(node.axes) == set(term.axes)]
+    if len(own) != 1 or own[0].args[0].head != "Get":
+        return term
+    return rewrite(term, {own[0]: own[0].args[0]})  # type: ignore[no-any-return]
+
+
+def _outside(term: Any) -> Iterator[Any]:
+    """The nodes above all folds and stores, those included."""
+    yield term
+    if term.head not in ("Get", "Mat", "Red", "Load"):
+        for child in term.children:
+            yield from _outside(child)
 
 
 def flat_folds(terms: Iterable[Term]) -> list[State]:

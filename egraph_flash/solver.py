@@ -45,13 +45,18 @@ class Digests:
         return blake2b(" ".join(parts).encode(), digest_size=8).hexdigest()
 
 
+# Fewer unsafe operations first, then less time, then fewer operations outside of passes, then
+# fewer symbols when written out.
+Rank = tuple[int, float, int, int]
+
+
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A term for a class, with its outline and its rank: fewer unsafe operations, then cheaper."""
+    """A term for a class, with its outline and its rank, the lower the better."""
 
     term: Any
     outline: Outline
-    rank: tuple[int, float, int]
+    rank: Rank
 
     @property
     def signature(self) -> frozenset[Any]:
@@ -66,6 +71,7 @@ class Solver:
         self.frozen, self.analyst = frozen, analyst
         self.klass_of: dict[Any, Klass] = {}
         self.digest = Digests()
+        self._sizes: dict[Any, int] = {}
         self._candidates: dict[Any, Candidate] = {}
         analyst.is_unsafe = self.is_unsafe
 
@@ -83,16 +89,25 @@ class Solver:
         found = self._candidates.get(term)
         if found is None:
             outline = self.analyst.outline(term)
-            cost = float(f"{self.analyst.cost_us(outline):.9g}")
-            rank = (len(outline.unsafe), cost, len(outline.body.ops))
-            found = self._candidates[term] = Candidate(term, outline, rank)
+            found = Candidate(term, outline, self._rank(outline, self.size(term)))
+            self._candidates[term] = found
         return found
 
-    def joint(self, terms: tuple[Any, ...]) -> tuple[tuple[int, float, int], Outline]:
+    def joint(self, terms: tuple[Any, ...]) -> tuple[Rank, Outline]:
         """The rank of several terms computed by one plan, and the outline of the plan."""
         outline = self.analyst.joined(terms)
-        cost = float(f"{self.analyst.cost_us(outline):.9g}")
-        return (len(outline.unsafe), cost, len(outline.body.ops)), outline
+        return self._rank(outline, sum(map(self.size, terms))), outline
+
+    def _rank(self, outline: Outline, size: int) -> Rank:
+        cost = float(f"{self.analyst.cost_us(outline):.9g}")  # sums in any order are equal
+        return len(outline.unsafe), cost, len(outline.body.ops), size
+
+    def size(self, term: Any) -> int:
+        """The number of symbols of a term when written out."""
+        found = self._sizes.get(term)
+        if found is None:
+            found = self._sizes[term] = 1 + sum(map(self.size, term.children))
+        return found
 
     def solve(self, keep: Keep, store: Store) -> tuple[Any, ...] | None:
         """The best terms of the roots under a filter of nodes, or None where none is left.

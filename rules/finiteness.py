@@ -75,8 +75,13 @@ VANISHING = (
 )
 
 
-def _cancel(name: str, lhs: Any, rhs: Any, rest: Any, example: Any) -> Iterator[Law]:
-    """The law for a finite `a`, and the law for a `rest` that vanishes with it."""
+def _cancel(
+    name: str, lhs: Any, rhs: Any, rest: Any, example: Any, retire: bool = True
+) -> Iterator[Law]:
+    """The law for a finite `a`, and the law for a `rest` that vanishes with it.
+
+    What cancels is retired, so that no other sum takes exp(-a) for a weight of its own.
+    """
     for suffix, condition, seen in (
         ("finite", fact("finite", a), example(at.x)),
         ("vanishing", fact("vanishes", rest, a), at.normalised),
@@ -89,6 +94,7 @@ def _cancel(name: str, lhs: Any, rhs: Any, rest: Any, example: Any) -> Iterator[
             source="exp(-a) exp(a) = 1",
             given=(condition,),
             example=seen,
+            retire=retire,
         )
 
 
@@ -115,6 +121,7 @@ CANCELLING = (
         x / y,
         x,
         lambda t: (exp(t) * at.g) / (exp(t) * at.y),
+        retire=False,
     ),
     rewrite(
         "finiteness/inverse-alone",

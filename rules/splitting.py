@@ -162,8 +162,11 @@ SHIFTS = (
         (fact("depends", a, k), fact("depends", b, k)),
         exp(at.x * at.y).sum(at.n),
     ),
-    _whole("over", a / b, (fact("depends", b, k),), exp(at.x / at.y).sum(at.n)),
-    *_shift("over", a / c, (_fixed_c, _shifted_a), ai / c, ad / c, at.cooled),
+    _whole("over", a / b, (fact("depends", a, k),), exp(at.x / at.y).sum(at.n)),
+    _whole("under", a / b, (fact("depends", b, k),), exp(at.x / at.y).sum(at.n)),
+    *_shift(
+        "over", a / c, (_fixed_c, fact("positive", c), _shifted_a), ai / c, ad / c, at.cooled
+    ),
     *_shift(
         "masked",
         where(c, a, minus_inf),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from egraph_flash import arithmetic
+from egraph_flash.dtypes import bf16
 from tests.support import exact
 from tests.support.fresh import fresh_rng, wide_f32, wide_half
 
@@ -47,6 +48,18 @@ def test_fma_is_rounded_once_near_halfway_and_subnormal() -> None:
         x, y = a * scale, b * scale
         wanted = [exact.fma_bits(*each) for each in zip(x, y, c, strict=True)]
         assert bits(fma(x, y, c)) == wanted
+
+
+def test_fma_is_rounded_once_just_beside_subnormal_halfway_points() -> None:
+    """c + 2^-150·(1 − 4^-k): a double rounds it to the middle of two subnormal singles."""
+    rng = fresh_rng()
+    k = rng.integers(15, 21, 400)
+    sign = rng.choice([-1.0, 1.0], 400)
+    a = (sign * (1 + 2.0**-k) * 2.0**-75).astype(np.float32)
+    b = ((1 - 2.0**-k) * 2.0**-75).astype(np.float32)
+    c = (rng.integers(1 << 21, 1 << 22, 400) * 2.0**-149).astype(np.float32)
+    wanted = [exact.fma_bits(*each) for each in zip(a, b, c, strict=True)]
+    assert bits(fma(a, b, c)) == wanted
 
 
 def test_fma_double_rounding_really_occurs_in_these_inputs() -> None:
@@ -157,6 +170,7 @@ def test_tensor_core_dot_follows_the_integer_rule(type: str, fraction_bits: int)
     if type == "f16":
         near = rng.normal(size=shape).astype(np.float16)
         a[::3] = near[::3]
+    zero_by_large(rng, a[2::4], b[2::4], type)
     with np.errstate(all="ignore"):
         got = arithmetic.tensor_core_dot(a, b, c, fraction_bits)
     assert got.dtype == np.float32
@@ -169,6 +183,30 @@ def test_tensor_core_dot_follows_the_integer_rule(type: str, fraction_bits: int)
         accumulator = int(c[place].view(np.uint32))
         wanted = exact.tensor_core_bits(row, column, accumulator, type, fraction_bits)
         assert int(got[place].view(np.uint32)) == wanted, (place, row, column, accumulator)
+
+
+def test_tensor_core_dot_at_the_edge_of_overflow() -> None:
+    """Below 2^128 it rounds towards zero, to the largest number; from there on it is infinite."""
+    a, b = np.zeros((1, 16), np.uint16), np.zeros((16, 1), np.uint16)
+    a[0, 0] = bf16.encode(np.array(2.0**60))
+    c = np.full((1, 1), np.finfo(np.float32).max, np.float32)
+    for exponent, wanted in ((43, 0x7F7FFFFF), (44, 0x7F800000), (67, 0x7F800000)):
+        b[0, 0] = bf16.encode(np.array(2.0**exponent))
+        with np.errstate(all="ignore"):
+            got = arithmetic.tensor_core_dot(a, b, c)
+        assert bits(got) == [wanted]
+        row, column = ([int(each) for each in x.ravel()] for x in (a, b))
+        assert exact.tensor_core_bits(row, column, bits(c)[0], "bf16", 25) == wanted
+
+
+def zero_by_large(rng: np.random.Generator, a: Array, b: Array, type: str) -> None:
+    """Every other product is zero times a large number, which must not raise the exponent."""
+    small, large = (2.0**-8, 2.0**15) if type == "f16" else (2.0**-40, 2.0**100)
+    for values, odd in ((a, 0.0), (np.swapaxes(b, -1, -2), large)):
+        drawn = np.asarray(rng.normal(size=values.shape) * small)
+        drawn[..., 1::2] = odd
+        narrow = drawn.astype(np.float16) if type == "f16" else bf16.encode(drawn)
+        values[...] = narrow
 
 
 def test_tensor_core_dot_with_infinities_and_nan() -> None:

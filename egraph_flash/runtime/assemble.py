@@ -96,7 +96,8 @@ def assemble(ptx: str, target: str) -> Assembly:
     version = assembler_version()
     link = _nvjitlink()
     try:
-        handle = link.create(2, [f"-arch={target}", "-verbose"])
+        # a result from nvJitLink's own cache comes without a log, hence without register counts
+        handle = link.create(3, [f"-arch={target}", "-verbose", "-no-cache"])
     except link.nvJitLinkError as error:
         raise AssemblyError(f"assembler: got target {target!r}: {error}; {version}") from error
     try:
@@ -139,6 +140,8 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 def parse_log(log: str) -> tuple[Entry, ...]:
     """The entries in an assembler's verbose log, in its order."""
     found = list(_ENTRY.finditer(log))
+    if not found:
+        raise AssemblyError(f"assembler: got a log that names no entry: {log!r}")
     ends = [match.start() for match in found[1:]] + [len(log)]
     return tuple(
         _entry(match.group(1), log[match.end() : end])

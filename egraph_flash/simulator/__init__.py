@@ -57,7 +57,7 @@ def run(
 
     `buffers`: dense arrays by name, of any dtype; `uninitialised` names those whose contents may
     not be read before they are written, `complete` those that must end up written throughout.
-    `target` sets the limits (default: the PTX's own); `seed` the order of blocks;
+    `target` sets the limits (default: the PTX's own); `seed` the order of blocks (0: as numbered);
     `trace` is called with a line for every instruction that a group of warps executes.
     Raises SimulationError.
     """
@@ -68,7 +68,7 @@ def run(
             raise PtxError(f"run: got PTX for {module.target}, which {target} cannot run")
         memory = GlobalMemory(buffers, uninitialised)
         counters = Counters()
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(seed) if seed else None
         for launch in launches:
             counters.launches.append(
                 run_launch(

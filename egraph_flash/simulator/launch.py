@@ -25,7 +25,8 @@ BATCH_BYTES = 256 << 20  # registers and shared memory, with their logs
 
 def run_launch(
     module: Module, launch: Launch, memory: GlobalMemory, limits: Limits,
-    rng: np.random.Generator, *, instruction_limit: int, check_races: bool, trace: Trace | None,
+    rng: np.random.Generator | None, *, instruction_limit: int, check_races: bool,
+    trace: Trace | None,
 ) -> LaunchCounts:  # fmt: skip
     """Run one launch on the buffers; returns what it counted."""
     entry = module.entry(launch.entry)
@@ -44,7 +45,7 @@ def run_launch(
     scheduler = Scheduler(
         batch, blocks_of(entry), decoder, limits, counts, instruction_limit, trace
     )
-    order = rng.permutation(grid)
+    order = np.arange(grid) if rng is None else rng.permutation(grid)
     with np.errstate(all="ignore"):
         for start in range(0, grid, at_once):
             batch.start(order[start : start + at_once])

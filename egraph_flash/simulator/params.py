@@ -46,7 +46,13 @@ class Params:
                 value: int | float = memory.buffers[argument.buffer].address
             else:
                 value = argument.value
-            self.bytes[param.name] = np.array(value, VALUE_TYPES[param.type].element).tobytes()
+            try:
+                held = np.array(value, VALUE_TYPES[param.type].element)
+            except OverflowError as error:
+                raise SimulationError(
+                    f"{entry.name}: parameter {param.name} is .{param.type}, got {value}"
+                ) from error
+            self.bytes[param.name] = held.tobytes()
 
     def load(self, address: tuple[str, int], element: np.dtype[Any], count: int) -> Any:
         name, offset = address

@@ -100,7 +100,6 @@ class RaceLog:
         known = self.clocks.known[block[:, None, None], warp[:, None, None], other]
         me = warp[:, None, None] << WARP_SHIFT | lane[None, :, None]
         bad = (tags >> CLOCK_SHIFT > known) & (tags & (1 << CLOCK_SHIFT) - 1 != me)
-        bad |= (tags >> CLOCK_SHIFT > known) & (lane[None, :, None] == ANY_LANE)
         if active is not None:
             bad &= active[..., None]
         if bad.any():

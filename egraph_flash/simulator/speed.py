@@ -26,7 +26,7 @@ SPEEDS: dict[str, Speed] = {
         Speed("move", 1.5, 0.5),
         Speed("alu", 3.0, 0.5),
         Speed("fma", 5.0, 2.0),
-        Speed("mufu", 30.0, 15.0),
+        Speed("mufu", 25.0, 10.0),
         Speed("convert", 11.0, 7.0),
         Speed("mma", 80.0, 360.0),
         Speed("lsu_global", 35.0, 10.0),
@@ -35,7 +35,7 @@ SPEEDS: dict[str, Speed] = {
         Speed("warp", 27.0, 1.0),
         Speed("control", 5.0, 1.0),
         Speed("barrier", 80.0, 17.0),
-        Speed("any", 10.0, 10.0),
+        Speed("any", 15.0, 20.0),
     )
 }
 

@@ -128,14 +128,27 @@ def test_a_small_module_is_this_text() -> None:
     assert lines == list(range(18, 27))
 
 
+LOOSE = """
+.version 8.7
+  .target sm_90
+
+.entry k(
+.param .u32 n
+)
+{
+.reg .pred %p<1>;
+.reg .b32 %r<9>;  // more than it needs
+.reg .b64  %rd<4>;
+\tadd.s32   %r1 , %r2,-3 ;  // trailing
+
+
+ @%p0  mov.b64 { %r1 , %r2 }, %rd3;
+}
+"""
+
+
 def test_hand_written_text_may_be_loose() -> None:
-    text = (
-        ".version 8.7\n.target sm_90\n\n.entry k( .param .u32 n )\n".replace(
-            "( .param .u32 n )", "(\n.param .u32 n\n)"
-        )
-        + "{\n\tadd.s32   %r1 , %r2,-3 ;  // trailing\n\n\n @%p0  mov.b64 { %r1 , %r2 }, %rd3;\n}\n"
-    )
-    first, second = parse(text).entries[0].body
+    first, second = parse(LOOSE).entries[0].body
     assert str(first) == "add.s32 %r1, %r2, -3;"
     assert str(second) == "@%p0 mov.b64 {%r1, %r2}, %rd3;"
 
@@ -179,6 +192,14 @@ def test_a_bad_line_is_named(line: str, message: str) -> None:
         (".version 8.7\n.target sm_90\n.entry k()\n.fast 3\n{", "wants one of .reqntid"),
         (".version 8.7\n.target sm_90\n.entry k()\n{\nret; ret;\n}", "wants one instruction"),
         (".version 8.7\n.target sm_90\n.entry k()\n{\nbra out;\n}", "label out of bra out; is not"),
+        (
+            ".version 8.7\n.target sm_90\n.entry k()\n{\n.reg .b32 %r<2>;\nadd.u32 %r2, %r1, 1;\n}",
+            "line 7: entry k uses %r2, declares 2 registers of .b32",
+        ),
+        (
+            ".version 8.7\n.target sm_90\n.entry k()\n{\n.reg .b32 %f<2>;\n}",
+            "wants .reg .type %prefix<count>; with one of .pred %p, .b16 %h",
+        ),
         (
             ".version 8.7\n.target sm_90\n.entry k()\n{\na:\na:\n}",
             "label a is placed more than once",

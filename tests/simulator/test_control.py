@@ -8,7 +8,7 @@ import pytest
 from egraph_flash.errors import SimulationError
 from egraph_flash.simulator import launch as simulator_launch
 from tests.support.fresh import fresh_rng
-from tests.support.small_kernels import run_body
+from tests.support.small_kernels import run_body, run_body_on_gpu
 
 COLLATZ = """
     ld.global.u32 %r0, [%rd50];
@@ -48,6 +48,14 @@ def test_lanes_loop_as_often_as_each_needs(block: int, grid: int) -> None:
     assert y.tolist() == [collatz(int(each)) for each in x]
 
 
+@pytest.mark.gpu
+def test_lanes_loop_as_often_on_the_gpu() -> None:
+    x = fresh_rng().integers(1, 200, 288).astype(np.uint32)
+    y = np.zeros(288, np.uint32)
+    run_body_on_gpu(COLLATZ, {"x": x, "y": y}, block=96, grid=3)
+    assert y.tolist() == [collatz(int(each)) for each in x]
+
+
 def test_lanes_meet_again_after_a_branch() -> None:
     """A shuffle after an if-else sees all lanes: they have reconverged."""
     body = """
@@ -62,7 +70,7 @@ def test_lanes_meet_again_after_a_branch() -> None:
         shfl.sync.bfly.b32 %r2, %r1, 1, 31, 0xffffffff;
         st.global.u32 [%rd50], %r2;
         ret;
-    """.replace("0xffffffff", "4294967295")
+    """
     x = np.zeros(64, np.uint32)
     run_body(body, {"x": x}, block=64)
     assert x.tolist() == [10, 20] * 32

@@ -24,6 +24,10 @@ TEXT = """
 )
 .reqntid 32, 1, 1
 {
+    .reg .pred %p<1>;
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<3>;
+    .reg .f32 %f<4>;
     ld.param.u64 %rd0, [x];
     ld.param.f32 %f0, [by];
     ld.param.s32 %r0, [plus];
@@ -64,6 +68,7 @@ def test_arguments_arrive_by_type() -> None:
         (launch(Pointer("y"), *GOOD[1:]), "parameter x got buffer 'y', has x"),
         (launch(GOOD[0], Scalar("u32", 1), *GOOD[2:]), "parameter by is .f32, got Scalar"),
         (launch(GOOD[0], GOOD[1], Pointer("x"), GOOD[3]), "parameter plus is .s32, got Pointer"),
+        (launch(*GOOD[:3], Scalar("u32", -1)), "parameter n is .u32, got -1"),
         (launch(*GOOD, block=64), "block (64, 1, 1), wants .reqntid (32, 1, 1)"),
         (launch(*GOOD, entry="other"), "got entry 'other', has scale"),
     ],

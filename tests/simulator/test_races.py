@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from egraph_flash import runtime
 from egraph_flash.errors import SimulationError
 from egraph_flash.plan import Launch, Pointer
 from egraph_flash.simulator import run
 from tests.support.fresh import fresh_rng
-from tests.support.small_kernels import kernel_text, run_body
+from tests.support.small_kernels import kernel_text, run_body, run_body_on_gpu
 
 FULL = "4294967295"
 
@@ -57,6 +58,18 @@ def test_a_ping_pong_through_shared_memory_is_no_race() -> None:
     x = np.zeros(128, np.uint32)
     run_body(PING_PONG, {"x": x}, block=64, grid=2, shared_bytes=768)
     assert x.tolist() == ping_pong() * 2
+
+
+@pytest.mark.gpu
+def test_a_ping_pong_on_the_gpu() -> None:
+    x = np.zeros(128, np.uint32)
+    run_body_on_gpu(PING_PONG, {"x": x}, block=64, grid=2, shared_bytes=768)
+    assert x.tolist() == ping_pong() * 2
+
+
+@pytest.mark.parametrize("target", ["sm_90", "sm_120"])
+def test_the_assembler_takes_the_ping_pong(target: str) -> None:
+    assert runtime.assemble(kernel_text(PING_PONG, ("x",), target), target).spill_bytes == 0
 
 
 @pytest.mark.parametrize("which", range(PING_PONG.count("bar.sync")))

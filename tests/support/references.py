@@ -192,7 +192,12 @@ def _widen(word: int, kind: str) -> int:
 
 
 def _to_integer(how: str, d: str, value: float) -> int:
-    rounds: dict[str, Callable[[float], int]] = {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}
+    rounds: dict[str, Callable[[float], int]] = {
+        "rni": round,
+        "rzi": math.trunc,
+        "rmi": math.floor,
+        "rpi": math.ceil,
+    }
     if d == "f32":
         if not math.isfinite(value):
             return float_word(value)

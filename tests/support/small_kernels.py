@@ -8,9 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from egraph_flash.plan import Launch, Pointer, Scalar
+from egraph_flash import runtime
+from egraph_flash.plan import Launch, Pointer
 from egraph_flash.simulator import Counters, run
 
+REGISTERS = """\
+.reg .pred %p<16>;
+.reg .b16 %h<16>;
+.reg .b32 %r<128>;
+.reg .b64 %rd<128>;
+.reg .f32 %f<64>;
+"""
 PROLOGUE = """\
 mov.u32 %r100, %tid.x;
 mov.u32 %r101, %ctaid.x;
@@ -36,9 +44,21 @@ def kernel_text(body: str, params: tuple[str, ...] = ("x",), target: str = "sm_1
     head = (
         f".version 8.7\n.target {target}\n.address_size 64\n"
         ".extern .shared .align 1024 .b8 smem[];\n"
-        f".visible .entry k(\n{declared}\n)\n{{\n// prologue\n"
+        f".visible .entry k(\n{declared}\n)\n{{\n{REGISTERS}// prologue\n"
     )
     return head + "\n".join(lines) + "\n// body\n" + textwrap.dedent(body).strip() + "\n}\n"
+
+
+def launch_of(
+    buffers: Mapping[str, np.ndarray],
+    block: int | tuple[int, int, int] = 32,
+    grid: int | tuple[int, int, int] = 1,
+    shared_bytes: int = 1024,
+) -> Launch:
+    """The launch of `k` over buffers, whose names are the parameters in order."""
+    shape = (block, 1, 1) if isinstance(block, int) else block
+    extent = (grid, 1, 1) if isinstance(grid, int) else grid
+    return Launch("k", extent, shape, shared_bytes, tuple(map(Pointer, buffers)))
 
 
 def run_body(
@@ -51,9 +71,21 @@ def run_body(
     target: str = "sm_120",
     **options: Any,
 ) -> Counters:
-    """Run the body over buffers, whose names are the parameters in order."""
-    shape = (block, 1, 1) if isinstance(block, int) else block
-    extent = (grid, 1, 1) if isinstance(grid, int) else grid
-    arguments: tuple[Pointer | Scalar, ...] = tuple(map(Pointer, buffers))
-    launch = Launch("k", extent, shape, shared_bytes, arguments)
+    """Simulate the body over buffers."""
+    launch = launch_of(buffers, block, grid, shared_bytes)
     return run(kernel_text(body, tuple(buffers), target), [launch], buffers, **options)
+
+
+def run_body_on_gpu(
+    body: str,
+    buffers: Mapping[str, np.ndarray],
+    *,
+    block: int | tuple[int, int, int] = 32,
+    grid: int | tuple[int, int, int] = 1,
+    shared_bytes: int = 1024,
+) -> None:
+    """The same on the GPU that is present."""
+    target = runtime.present_target()
+    assert target is not None, "a test that asks for the GPU has the marker gpu"
+    launch = launch_of(buffers, block, grid, shared_bytes)
+    runtime.run(kernel_text(body, tuple(buffers), target), [launch], buffers, target=target)
