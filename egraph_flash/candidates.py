@@ -183,6 +183,7 @@ def needs(stage: Stage, candidate: Candidate) -> resources.Resources:
     return resources.plan(
         candidate.inner,
         candidate.outer,
+        [tile for axis, tile in candidate.tiles if axis is not stage.fold] if sums.inner else [],
         has_inner=bool(sums.inner or sums.serial or sums.plain),
         has_outer=bool(sums.outer),
         handoff=bool(sums.inner and sums.outer),

@@ -38,8 +38,8 @@ class Work:
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
-            assert math.isfinite(value) and value >= 0, f"work: {item.name} is {value}"
-        assert self.ctas >= 1 and self.warps_per_cta >= 1, self
+            assert 0 <= value < math.inf, f"work: {item.name} is {value}"
+        assert min(self.ctas, self.warps_per_cta) >= 1, self
 
 
 @dataclass(frozen=True)

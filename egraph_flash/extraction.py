@@ -130,7 +130,7 @@ class Search:
             return
         pools = {axis: pool for axis, pool in self.frozen.pools.items() if len(pool) > 1}
         axes = sorted(pools, key=self.solver.digest)
-        sizes = range(len(axes) + 1)
+        sizes: Iterable[int] = range(len(axes) + 1)
         if len(axes) > _MAX_POOLED_AXES:
             sizes = (0, len(axes) - 1, len(axes))
         for size in sizes:
@@ -161,9 +161,9 @@ class Search:
         return rank, len(choice.pooled), tuple(map(self.solver.digest, terms)), terms
 
     def _kept(self, choice: Choice, klass: Klass, node: Node) -> bool:
-        if node.head == "Tw":
-            return not choice.store_all
-        if node.head == "Lift":
+        if node.retired:
+            return False
+        if node.head in ("Tw", "Lift"):
             return not choice.store_all
         if node.head == "Fold":
             axis, level, state = node.args

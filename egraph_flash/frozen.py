@@ -20,6 +20,7 @@ class Node:
 
     head: str
     args: tuple[Any, ...]
+    retired: bool = False  # shown in derivations only
 
     @property
     def below(self) -> Iterator[Klass]:
@@ -51,6 +52,7 @@ class Frozen:
     roots: tuple[Klass, ...]
     pools: dict[Axis, frozenset[Klass]]
     loads: dict[Klass, Term]
+    streams: frozenset[tuple[Klass, Axis]]  # expressions that one pass over an axis computes
     _nodes: dict[tuple[Any, ...], Klass]
 
     def node(self, head: str, args: tuple[Any, ...]) -> Klass | None:
@@ -162,6 +164,8 @@ def read(engine: Any, loads: list[Term]) -> Frozen:
         klass.free = frozenset(reader.value("Axis", axis) for axis in axes)
     for (klass,) in reader.facts("nonpositive"):
         klass.nonpositive = True
+    for klass, left, right in reader.facts("retired"):
+        klass.nodes.append(Node("Mul", (left, right), retired=True))
     pools = {}
     for row in reader.tables["pool"].rows if "pool" in reader.tables else ():
         (axis,) = reader.values("pool", row)
@@ -173,5 +177,6 @@ def read(engine: Any, loads: list[Term]) -> Frozen:
         roots=tuple(results.values()),
         pools=pools,
         loads={klass: loads[place] for place, klass in origins},
+        streams=frozenset((klass, axis) for klass, axis in reader.facts("streams")),
         _nodes=nodes,
     )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from .monoids import MONOIDS
@@ -105,33 +106,37 @@ def pretty(term: Term) -> str:
     """The term in the notation of the field, on one line; shared parts are written out again."""
     done: dict[Term, tuple[str, int]] = {}
     for node in subterms(term):
-        done[node] = _pretty(node, done)
+        done[node] = pretty_node(node, done.__getitem__)
     return done[term][0]
 
 
-def _pretty(node: Term, done: dict[Term, tuple[str, int]]) -> tuple[str, int]:
+Say = Callable[[Any], tuple[str, int]]
+
+
+def pretty_node(node: Term, say: Say) -> tuple[str, int]:
+    """How one node is written, and how tightly it binds, given the same for its children."""
     args = node.args
     if node.head in OPERATORS:
-        return _operator(node, done)
+        return _operator(node, say)
     if node.head == "Num":
         return f"{args[0]:.17g}" if args[0] != round(args[0], 12) else f"{args[0]:.12g}", _ATOM
     write = _WRITERS.get(node.head)
     if write is not None:
-        return write(args, lambda child: done[child][0])
+        return write(args, lambda child: say(child)[0])  # type: ignore[no-any-return]
     return node.head, _ATOM
 
 
-def _operator(node: Term, done: dict[Term, tuple[str, int]]) -> tuple[str, int]:
+def _operator(node: Term, say: Say) -> tuple[str, int]:
     row = OPERATORS[node.head]
     if row.infix:
         level = _BINDING.get(row.symbol, 5)
-        left, right = (done[child] for child in node.args)
+        left, right = (say(child) for child in node.args)
         a = left[0] if left[1] >= level else f"({left[0]})"
         b = right[0] if right[1] > level else f"({right[0]})"
         return f"{a} {row.symbol} {b}", level
-    inside = ", ".join(done[child][0] for child in node.args)
+    inside = ", ".join(say(child)[0] for child in node.args)
     if node.head == "Neg":
-        body = done[node.args[0]]
+        body = say(node.args[0])
         return f"-{body[0] if body[1] >= _UNARY else f'({body[0]})'}", _UNARY
     return f"{row.symbol}({inside})", _ATOM
 

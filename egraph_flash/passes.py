@@ -195,7 +195,7 @@ class Analyst:
             if not _product(weight, frozenset(free(lift))):
                 body.ops[channel] = ("fma", along)
                 return
-            operands = (lift,)
+            operands: tuple[Any, ...] = (lift,)
         else:
             operands = tuple(parts)
             if len(parts) < 2 or not _product(*(frozenset(free(part)) for part in parts)):

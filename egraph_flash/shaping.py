@@ -37,13 +37,14 @@ def channels_read(terms: Iterable[Any]) -> dict[State, tuple[Chan, ...]]:
     }
 
 
-def shaped(terms: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """The terms with unread channels dropped, and every pass a fold.
+def shaped(terms: tuple[Expr, ...], *, whole: bool = False) -> tuple[Expr, ...]:
+    """The terms with unread channels dropped (unless `whole`), and every pass a fold.
 
     A reduction whose value varies along an enclosing streamed axis stays a reduction: it is an
     inner contraction of that pass. Every other one becomes a fold of one channel.
     """
-    shape = _Shape(channels_read(terms))
+    read = channels_read(terms)
+    shape = _Shape({state: channels_of(state) for state in read} if whole else read)
     return tuple(shape.expr(term, frozenset()) for term in terms)
 
 
@@ -119,7 +120,7 @@ def _outside(term: Any) -> Iterator[Any]:
             yield from _outside(child)
 
 
-def flat_folds(terms: Iterable[Term]) -> list[State]:
+def flat_folds(terms: Iterable[Term]) -> list[Any]:
     """The flat folds below the terms, inner ones first."""
     return [
         node for node in subterms(*terms) if node.head == "Fold" and node.args[1].head == "Flat"
@@ -135,8 +136,7 @@ def towers(
     """
     change: dict[Term, Any] = {}
     for node in subterms(*terms):
-        args = tuple(_moved(arg, change) for arg in node.args)
-        new = make(node.head, *args) if args != node.args else node
+        new = make(node.head, *(_moved(arg, change) for arg in node.args))
         if new.head == "Fold" and new.args[1].head == "Flat" and new.args[0] in blocks:
             new = _tower(new, blocks[new.args[0]], shares.get(new.args[0]))
         change[node] = new

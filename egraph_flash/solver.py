@@ -260,8 +260,7 @@ class _Run:
 
     def _judge_part(self, term: Any) -> Candidate:
         """Channels and states are ranked by the expressions that they lift."""
-        lifts = [node for node in _lifts(term)]
-        rank, outline = self.solver.joint(tuple(lifts))
+        rank, outline = self.solver.joint(tuple(_lifts(term)))
         return Candidate(term, outline, rank)
 
 

@@ -220,5 +220,13 @@ def rewrite(term: Any, change: dict[Any, Any]) -> Any:
             else arg
             for arg in node.args
         )
-        done[node] = node if args == node.args or node.head == "Var" else make(node.head, *args)
+        done[node] = node if _same(args, node.args) else make(node.head, *args)
     return done[term]
+
+
+def _same(new: tuple[Any, ...], old: tuple[Any, ...]) -> bool:
+    """Whether two argument lists are one; `==` would build comparisons of expressions."""
+    return all(
+        _same(a, b) if isinstance(a, tuple) else a is b or (not isinstance(a, Term) and a == b)
+        for a, b in zip(new, old, strict=True)
+    )

@@ -86,7 +86,8 @@ def _beside(monoids: tuple[str, ...], bases: tuple[Expr, ...], value: Expr) -> E
     below = tuple(make("Ch", make(mo), base) for mo, base in zip(monoids, bases, strict=True))
     channel = make("Ch", make("Sum"), value)
     state = make("Fold", n, make("Flat"), make("Lift", (*below, channel)))
-    return make("Get", state, channel)
+    found: Expr = make("Get", state, channel)
+    return found
 
 
 _positive = exp(y)

@@ -163,6 +163,12 @@ KINDS: dict[str, Kind] = _registry(
             _shifted,
         ),
         Kind(
+            "retired",
+            ("Expr", "Expr", "Expr"),
+            "x = a * b, a product that no law reads any more",
+            lambda sample, args: sample.same(args[0], args[1] * args[2]),
+        ),
+        Kind(
             "count",
             ("Axis", "f64"),
             "the axis has this many elements",
@@ -185,6 +191,5 @@ KINDS: dict[str, Kind] = _registry(
         Kind("narrow", ("Set Chan", "Axis"), "the fold with only these channels is wanted"),
         Kind("tile", ("Axis", "i64"), "a fold block of this many elements is wanted"),
         Kind("share", ("Axis", "i64"), "this many serial steps for each block of the grid"),
-        Kind("buffer", ("Expr",), "the result of a contraction, which may go through memory"),
     )
 )

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..expressions import maximum, sqrt, tanh, where
+from ..expressions import exp, lift, log, maximum, sqrt, tanh, where
+from ..terms import make, variable
 from . import examples as at
 from .facts import fact
 from .law import Clause, Equal, Law, rewrite
-from .patterns import E, exp, k, lift, log, make, number, one, peak, total, variable
+from .patterns import E, k, number, one, peak, total
 
 a, b, c, r, u, x, y, z = E("a b c r u x y z")
 

@@ -4,10 +4,12 @@ maxima, and a sum of sums is a sum of its parts.
 
 from __future__ import annotations
 
+from ..expressions import exp
+from ..terms import make
 from . import examples as at
 from .facts import fact
 from .law import Clause, Equal, Law
-from .patterns import E, exp, k, make, number, peak, total, zero
+from .patterns import E, k, number, peak, total, zero
 
 a, b, c, e, i, r, s, u, d, x = E("a b c e i r s u d x")
 _split = fact("split", e, k, c, i, u, r)
@@ -25,7 +27,7 @@ def _law(name: str, given: tuple[Clause, ...], then: tuple[Clause, ...], example
     return Law(
         name=f"homomorphism/{name}",
         phase="homomorphism",
-        source="a linear map commutes with Σ; x -> c x + i, c > 0, is monotone and commutes with max",
+        source="linear maps commute with Σ; x -> c x + i with c > 0 is monotone, so with max",
         example=example,
         given=given,
         then=then,
@@ -102,4 +104,3 @@ LAWS: tuple[Law, ...] = (
         (at.x + at.g).max(at.n),
     ),
 )
-

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..notation import number, text
 from ..terms import Term, subterms
-from .facts import KINDS, Fact
+from .facts import KINDS, Fact, fact
 
 # The phases, in the order in which a round of saturation visits them; see `egraph.saturate`.
 PHASES = (
@@ -81,7 +81,8 @@ class Law(Row):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        assert self.given and self.then, f"law {self.name}: wants premises and conclusions"
+        assert self.given, f"law {self.name}: wants premises"
+        assert self.then, f"law {self.name}: wants conclusions"
         unknown = variables(self.then) - variables(self.given)
         assert not unknown, f"law {self.name}: concludes about unbound {sorted(unknown)}"
 
@@ -118,17 +119,22 @@ def rewrite(
     retire: bool = False,
     max_ulp: int = 4096,
 ) -> Law:
-    """The law that an expression of the form `lhs` equals `rhs`."""
+    """The law that an expression of the form `lhs` equals `rhs`.
+
+    A retired product is still on record, for derivations to show.
+    """
     from .patterns import E
 
     whole = E("whole")
+    recorded = retire and lhs.head == "Mul" and lhs.args[0].head == "Exp"
+    note = (fact("retired", whole, *lhs.args),) if recorded else ()
     return Law(
         name=name,
         phase=phase,
         source=source,
         example=example,
         given=(Equal(whole, lhs), *given),
-        then=(Equal(whole, rhs),),
+        then=(Equal(whole, rhs), *note),
         retire=lhs if retire else None,
         max_ulp=max_ulp,
     )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..expressions import Expr, exp, lift, log
+from ..expressions import Expr, lift
 from ..terms import Term, make, variable
-
 
 
 def E(names: str) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ..terms import make
 from . import examples as at
 from .law import Equal, Law
-from .patterns import E, k, make, monoid, reduce
+from .patterns import E, k, monoid, reduce
 
 e, x = E("e x")
 

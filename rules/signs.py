@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..expressions import maximum, minimum, sqrt, where
+from ..expressions import exp, lift, maximum, minimum, sqrt, where
+from ..terms import make
 from . import examples as at
 from .facts import Fact, fact
 from .law import Clause, Equal, Law
-from .patterns import E, exp, k, lift, make, number, peak, total
+from .patterns import E, k, number, peak, total
 
 a, b, c, m, s, u, x = E("a b c m s u x")
 _peak_bound = E("bound")

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..expressions import where
+from ..expressions import exp, where
 from ..terms import HEADS, make, variable
 from . import examples as at
 from .facts import Fact, fact
 from .law import Clause, Equal, Law
-from .patterns import E, exp, k, minus_inf, one, reduce, total, zero
+from .patterns import E, k, minus_inf, one, reduce, total, zero
 
 a, b, c, e, x = E("a b c e x")
 _SOURCE = "distributivity of * over +, and exp a homomorphism from + to *"
@@ -164,9 +164,7 @@ SHIFTS = (
     ),
     _whole("over", a / b, (fact("depends", a, k),), exp(at.x / at.y).sum(at.n)),
     _whole("under", a / b, (fact("depends", b, k),), exp(at.x / at.y).sum(at.n)),
-    *_shift(
-        "over", a / c, (_fixed_c, fact("positive", c), _shifted_a), ai / c, ad / c, at.cooled
-    ),
+    *_shift("over", a / c, (_fixed_c, fact("positive", c), _shifted_a), ai / c, ad / c, at.cooled),
     *_shift(
         "masked",
         where(c, a, minus_inf),
@@ -213,4 +211,3 @@ def _atoms(example_of: dict[str, Any]) -> Iterator[Law]:
 ATOMS = tuple(_atoms(at.OF_HEAD))
 
 LAWS: tuple[Law, ...] = (*DEMAND, *SPLITS, *SHIFTS, *ATOMS)
-

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..expressions import exp
 from ..representations import REPRESENTATIONS, Representation
 from . import examples as at
 from .facts import fact
 from .law import Equal, Law, Row, Steering
-from .patterns import E, exp, fold_one, get, k, monoid, plain, reduce, total
+from .patterns import E, fold_one, get, k, monoid, plain, reduce, total
 from .twist import channels, folded
 
 c, e, i, r, u, x = E("c e i r u x")
@@ -97,4 +98,3 @@ def _rows() -> Iterator[Row]:
 
 
 LAWS: tuple[Row, ...] = tuple(_rows())
-

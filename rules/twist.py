@@ -94,9 +94,7 @@ def orbit(rep: Representation, chart: Chart) -> Law:
 def unfold(rep: Representation, chart: Chart) -> Law:
     """The same equation read from right to left: the sum in one more pass than its bases take."""
     bases, twisted = channels(rep, chart)
-    moved = rep.act(
-        chart.bases, chart.parameter - rep.parameter(*folded(rep, chart)), chart.lift
-    )
+    moved = rep.act(chart.bases, chart.parameter - rep.parameter(*folded(rep, chart)), chart.lift)
     body, counted = _counted(simplified(moved))
     return Law(
         name=f"twist/unfold-{rep.name.lower()}-{chart.name}",

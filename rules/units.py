@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from functools import partial
 
+from ..expressions import exp, lift, log
+from ..terms import make
 from . import examples as at
 from .facts import fact
 from .law import Law, rewrite
-from .patterns import E, exp, lift, log, make, number, one, zero
+from .patterns import E, number, one, zero
 
 NUMBER = make("Num", number)
 a, b, c, d, x, y = E("a b c d x y")
@@ -27,26 +29,20 @@ LAWS: tuple[Law, ...] = (
     _unit("units/zero-minus", zero - x, -x, example=0.0 - at.x),
     _unit("units/negative-zero", -zero, zero, example=-lift(0.0)),
     _unit("units/over-one", x / one, x, example=at.x / 1.0),
-    _unit("units/negated-twice", -(-x), x, example=-(-at.x)),
+    _unit("units/negated-twice", make("Neg", -x), x, example=make("Neg", -at.x)),
     _unit("units/negative-minus", (-a) - b, -(a + b), example=(-at.x) - at.g),
     _unit("units/times-negative", c * (-x), -(c * x), example=at.x * (-at.g)),
     _unit("units/reciprocal-times", (one / d) * x, x / d, example=(1.0 / at.g) * at.x),
     _unit("units/quotient-times", (a / d) * x, (a * x) / d, example=(at.y / at.g) * at.x),
     _unit("units/doubled", x + x, lift(2.0) * x, example=at.x + at.x),
-    _unit(
-        "units/times-zero", x * zero, zero, given=(fact("finite", x),), example=at.x * 0.0
-    ),
-    _unit(
-        "units/zero-times", zero * x, zero, given=(fact("finite", x),), example=0.0 * at.x
-    ),
+    _unit("units/times-zero", x * zero, zero, given=(fact("finite", x),), example=at.x * 0.0),
+    _unit("units/zero-times", zero * x, zero, given=(fact("finite", x),), example=0.0 * at.x),
     _unit("units/number-first", x * NUMBER, NUMBER * x, example=at.x * 3.0),
     _unit(
         "units/negative-plus", (-a) + a, zero, given=(fact("finite", a),), example=(-at.x) + at.x
     ),
     _exponential("units/exp-zero", exp(zero), one, example=exp(lift(0.0))),
-    _exponential(
-        "units/over-exp", a / exp(b), exp(-b) * a, example=at.x / exp(at.g)
-    ),
+    _exponential("units/over-exp", a / exp(b), exp(-b) * a, example=at.x / exp(at.g)),
     _exponential(
         "units/exp-negative-log",
         exp(-log(x)),

@@ -23,9 +23,10 @@ def pins(form: str, depth: int, columns: int, dtype: Dtype) -> dict[str, str]:
             "TILE@n": f"a:fma_f32/w4x1/f1x{columns}/k8",
         }
     atom = f"a:mma_m16n8k16_{dtype}"
+    block = 64 if columns <= 96 else 32  # what fits in 255 registers with operands from memory
     return {
-        "TILE@d": f"{atom}/w4x1/f1x8/k{min(4, -(-depth // 16))}",
-        "TILE@n": f"{atom}/w4x1/f1x{-(-columns // 8)}/k4",
+        "TILE@d": f"{atom}/w4x1/f1x{block // 8}/k{min(4, -(-depth // 16))}",
+        "TILE@n": f"{atom}/w4x1/f1x{-(-columns // 8)}/k{block // 16}",
     }
 
 

@@ -79,18 +79,18 @@ def _scores(h: int = 2, m: int = 3, n: int = 11, d: int = 4, e: int = 5) -> tupl
     return (q * k).sum(D) * d**-0.5, v, q, k, H, M, N, D, E
 
 
-def without_max(**sizes: int) -> Expr:
+def without_max(**sizes: int) -> Any:
     s, v, *_, N, _, _ = _scores(**sizes)
     return (exp(s) / exp(s).sum(N) * v).sum(N)
 
 
-def divided_outside(**sizes: int) -> Expr:
+def divided_outside(**sizes: int) -> Any:
     s, v, *_, N, _, _ = _scores(**sizes)
     p = exp(s - s.max(N))
     return (p * v).sum(N) / p.sum(N)
 
 
-def late_scale(**sizes: int) -> Expr:
+def late_scale(**sizes: int) -> Any:
     """exp(scale (s - m)) with m the maximum of the unscaled score."""
     _, v, q, k, _, _, N, D, _ = _scores(**sizes)
     s = (q * k).sum(D)
@@ -98,14 +98,14 @@ def late_scale(**sizes: int) -> Expr:
     return (p * v).sum(N) / p.sum(N)
 
 
-def against_log_sum(**sizes: int) -> Expr:
+def against_log_sum(**sizes: int) -> Any:
     """p = exp(s - lse)."""
     s, v, *_, N, _, _ = _scores(**sizes)
     m = s.max(N)
     return (v * exp(s - (m + log(exp(s - m).sum(N))))).sum(N)
 
 
-def commuted(**sizes: int) -> Expr:
+def commuted(**sizes: int) -> Any:
     """v p and k q the other way round, with the scale on the left."""
     _, v, q, k, _, _, N, D, _ = _scores(**sizes)
     s = 0.125 * (k * q).sum(D)
@@ -113,7 +113,7 @@ def commuted(**sizes: int) -> Expr:
     return (v * (p / p.sum(N))).sum(N)
 
 
-def sink(**sizes: int) -> Expr:
+def sink(**sizes: int) -> Any:
     s, v, _, _, H, _, N, _, _ = _scores(**sizes)
     c = Tensor("sink", (H,), f32).expr
     m = maximum(s.max(N), c)
@@ -121,34 +121,34 @@ def sink(**sizes: int) -> Expr:
     return (p / (p.sum(N) + exp(c - m)) * v).sum(N)
 
 
-def gated(**sizes: int) -> Expr:
+def gated(**sizes: int) -> Any:
     """A gate for each element, and a normaliser that skips it."""
     s, v, _, _, H, _, N, _, _ = _scores(**sizes)
     p = exp(s - s.max(N))
     return (p * Tensor("gate", (H, N), f16) * v).sum(N) / p.sum(N)
 
 
-def sigmoid_scores(**sizes: int) -> Expr:
+def sigmoid_scores(**sizes: int) -> Any:
     """Score arithmetic that nobody foresaw."""
     s, v, _, _, H, M, N, _, _ = _scores(**sizes)
     s = 5.0 / (1.0 + exp(-s)) - abs(N.index - M.index) * Tensor("slope", (H,), f32)
     return (softmax(s, N) * v).sum(N)
 
 
-def masked_weights(**sizes: int) -> Expr:
+def masked_weights(**sizes: int) -> Any:
     """The mask applied to the weights, not to the scores."""
     s, v, _, _, _, M, N, _, _ = _scores(**sizes)
     p = where(N.index <= M.index, exp(s - s.max(N)), 0.0)
     return (p * v).sum(N) / p.sum(N)
 
 
-def masked_then_scaled(**sizes: int) -> Expr:
+def masked_then_scaled(**sizes: int) -> Any:
     _, v, q, k, _, M, N, D, _ = _scores(**sizes)
     s = where(N.index <= M.index, (q * k).sum(D), -inf) * 0.5
     return (softmax(s, N) * v).sum(N)
 
 
-def additive_mask(**sizes: int) -> Expr:
+def additive_mask(**sizes: int) -> Any:
     s, v, _, _, _, M, N, _, _ = _scores(**sizes)
     s = s + where(N.index <= M.index, 0.0, -inf)
     return (softmax(s, N) * v).sum(N)

@@ -1,0 +1,249 @@
+"""Random instances of a law: values for its variables under which all of its premises hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from egraph_flash import Axis, exp
+from egraph_flash.evaluation import Evaluator, Value, _spread
+from egraph_flash.expressions import Expr
+from egraph_flash.rules.facts import Fact, Sample
+from egraph_flash.rules.law import Clause, Equal, Law
+from egraph_flash.terms import Term, make, rewrite, subterms, variable
+
+Array = np.ndarray[Any, Any]
+MONOIDS = ("Sum", "Max")
+NUMBERS = (-np.inf, -2.5, -1.0, 0.0, 0.5, 1.0, 3.0, np.inf)
+_OPAQUE = ("Tensor", "String", "Vec Expr", "Vec Chan")  # sorts that no value is sampled for
+
+
+class Unusable(Exception):
+    """The sampled values do not fulfil the premises, or the equation is undefined there."""
+
+
+class LawSample(Sample):
+    """One instance: `of` evaluates terms over the law's variables.
+
+    Variables that an equation or a split defines follow from the others; the others are leaves.
+    A leaf's elements may be absent (-inf or 0) unless a premise says otherwise.
+    """
+
+    def __init__(self, law: Law, random: np.random.Generator) -> None:
+        self.law, self.random = law, random
+        self.parallel = (Axis("i", 2), Axis("j", 3))
+        self.change: dict[Any, Any] = {}
+        self._instantiate()
+        self.evaluator = Evaluator(make("Num", 0.0), {}, {})
+        self.given = tuple(self._concrete(clause) for clause in law.given)
+        self._assign()
+
+    # ---- variables that are not expressions ------------------------------------------------------
+
+    def _instantiate(self) -> None:
+        for hole in _variables(self.law.given):
+            sort, name = hole.sort, hole.args[0]
+            if sort == "Axis":
+                self.change[hole] = Axis(name, int(self.random.integers(1, 6)))
+            elif sort == "Monoid":
+                self.change[hole] = make(str(self.random.choice(MONOIDS)))
+            elif sort == "State":
+                self.change[hole] = None  # made when the axes are known
+            elif sort == "Chan":
+                self.change[hole] = self._channel(name)
+        for clause in self.law.given:
+            if isinstance(clause, Fact) and clause.kind.name == "count":
+                self.change[clause.args[1]] = float(self.change[clause.args[0]].size)
+        for term in _terms(self.law.given):
+            for node in subterms(term):
+                self._numbers(node)
+        for hole, found in list(self.change.items()):
+            if found is None:
+                self.change[hole] = make("Lift", self._carrier())
+
+    def _numbers(self, node: Any) -> None:
+        """Numbers and block sizes stand inside other nodes, as holes without a sort."""
+        for place, arg in enumerate(node.args):
+            if not isinstance(arg, Term) or arg.head != "Var" or arg in self.change:
+                continue
+            if node.head == "Num":
+                self.change[arg] = float(self.random.choice(NUMBERS))
+            elif node.head in ("Outer", "Inner") and place == 1:
+                self.change[arg] = int(self.random.integers(1, 5))
+
+    def _channel(self, name: str) -> Any:
+        return make("Ch", make(str(self.random.choice(MONOIDS))), variable("Expr", f"lift-{name}"))
+
+    def _carrier(self) -> tuple[Any, ...]:
+        """A maximum, a sum, and a channel twisted by the maximum."""
+        base = make("Ch", make("Max"), variable("Expr", "lift-base"))
+        twisted = make("Tw", make("Rep", "Scale"), (base,), variable("Expr", "lift-twisted"))
+        return base, twisted, self._channel("plain")
+
+    def _concrete(self, clause: Clause) -> Clause:
+        if isinstance(clause, Equal):
+            return Equal(rewrite(clause.left, self.change), rewrite(clause.right, self.change))
+        return Fact(clause.kind, tuple(self._replaced(arg) for arg in clause.args))
+
+    def _replaced(self, arg: Any) -> Any:
+        if not isinstance(arg, Term):
+            return arg
+        return self.change[arg] if arg in self.change else rewrite(arg, self.change)
+
+    # ---- values ----------------------------------------------------------------------------------
+
+    def _assign(self) -> None:
+        defined = self._definitions()
+        facts = [clause for clause in self.given if isinstance(clause, Fact)]
+        terms = [*_terms(self.given), *defined.values()]
+        terms += [self.change[hole] for hole in self.change if isinstance(self.change[hole], Term)]
+        predicates = {node.args[0] for node in subterms(*terms) if node.head == "Where"}
+        leaves = [v for v in _expressions(terms) if v not in defined]
+        for leaf in leaves:
+            self._leaf(leaf, facts, leaf in predicates)
+        for fact in facts:  # relations between two leaves
+            self._relate(fact, defined)
+        for name, meaning in defined.items():
+            self.evaluator.values[name] = self.value(meaning)
+        for fact in facts:
+            if not fact.kind.steers and not fact.kind.primitive and not fact.kind.holds(self, fact.args):
+                raise Unusable(f"{fact} does not hold")
+            if fact.kind.primitive and not fact.kind.steers and not fact.kind.holds(self, fact.args):
+                raise Unusable(f"{fact} does not hold")
+
+    def _definitions(self) -> dict[Any, Any]:
+        """Variables that the premises define, each after those that it is defined by."""
+        found: dict[Any, Any] = {}
+        for clause in self.given:
+            if isinstance(clause, Equal) and clause.left.head == "Var":
+                holes = _variables((clause,))
+                if not any(hole.sort in _OPAQUE for hole in holes) and clause.left.sort == "Expr":
+                    found[clause.left] = clause.right
+            elif isinstance(clause, Fact) and clause.kind.name == "split":
+                whole, _, factor, fixed, exponent, rest = clause.args
+                found.setdefault(whole, factor * exp(fixed) * exp(exponent) * rest)
+            elif isinstance(clause, Fact) and clause.kind.name == "shifted":
+                whole, _, fixed, rest = clause.args
+                found.setdefault(whole, fixed + rest)
+        ordered: dict[Any, Any] = {}
+        while found:
+            ready = [v for v, m in found.items() if not set(_expressions([m])) & set(found)]
+            assert ready, f"{self.law.name}: premises that define each other"
+            for name in ready:
+                ordered[name] = found.pop(name)
+        return ordered
+
+    def _leaf(self, leaf: Any, facts: list[Fact], predicate: bool) -> None:
+        about = {fact.kind.name for fact in facts if fact.args[0] is leaf}
+        fixed = [f.args[1] for f in facts if f.kind.name == "invariant" and f.args[0] is leaf]
+        fixed += [f.args[1] for f in facts if f.kind.name == "split" and leaf in f.args[2:4]]
+        fixed += [f.args[1] for f in facts if f.kind.name == "shifted" and leaf is f.args[2]]
+        axes = [a for a in (*self.parallel, *self._axes()) if self.random.random() < 0.7]
+        must = [f.args[1] for f in facts if f.kind.name == "depends" and f.args[0] is leaf]
+        axes = [a for a in dict.fromkeys([*axes, *must]) if a not in fixed]
+        shape = tuple(axis.size for axis in axes)
+        array = self.random.standard_normal(shape) * self.random.choice([0.3, 1.0, 3.0])
+        if predicate:
+            array = (array > 0).astype(np.float64)
+        absent = np.zeros(shape, bool)
+        finite = "finite" in about
+        if about & {"positive", "nonnegative"}:
+            array = np.abs(array) + (0.05 if "positive" in about else 0.0)
+        if "nonpositive" in about:
+            array = -np.abs(array)
+        if not finite and not predicate and "positive" not in about:
+            array, absent = self._with_absent(array, "nonnegative" not in about)
+        self.evaluator.values[leaf] = Value(np.asarray(array), tuple(axes), absent)
+
+    def _with_absent(self, array: Array, logarithmic: bool) -> tuple[Array, Array]:
+        """Some elements replaced by what a mask leaves: -inf, or 0."""
+        kind = self.random.choice(["none", "zero", "log"])
+        absent = self.random.random(array.shape) < self.random.choice([0.3, 1.0])
+        if kind == "none" or (kind == "log" and not logarithmic):
+            return array, np.zeros(array.shape, bool)
+        return np.where(absent, 0.0 if kind == "zero" else -np.inf, array), np.asarray(absent)
+
+    def _relate(self, fact: Fact, defined: dict[Any, Any]) -> None:
+        """Make a premise about two leaves hold by changing the second or first of them."""
+        if fact.kind.name not in ("bounded", "vanishes"):
+            return
+        first, second = fact.args
+        if first in defined or second in defined:
+            return
+        a, b = self.evaluator.values[first], self.evaluator.values[second]
+        axes = tuple(dict.fromkeys((*a.axes, *b.axes)))
+        x, y = (_spread(v.array, v.axes, axes) for v in (a, b))
+        p, q = (_spread(v.absent, v.axes, axes) for v in (a, b))
+        if fact.kind.name == "bounded":
+            value = Value(np.maximum(x, y), axes, p & q)
+            self.evaluator.values[second] = value
+        else:
+            gone = np.broadcast_to(y == -np.inf, np.broadcast_shapes(x.shape, y.shape))
+            self.evaluator.values[first] = Value(np.where(gone, 0.0, x), axes, p | gone)
+
+    def _axes(self) -> list[Any]:
+        return [found for found in self.change.values() if isinstance(found, Axis)]
+
+    # ---- what facts may ask ----------------------------------------------------------------------
+
+    def value(self, term: Any) -> Value:
+        concrete = self._replaced(term) if isinstance(term, Term) else make("Num", term)
+        return self.evaluator.value(concrete)
+
+    def of(self, term: Any) -> Array:
+        found = self.value(term)
+        axes = (*self.parallel, *dict.fromkeys([*self._axes(), *found.axes]))
+        order = tuple(dict.fromkeys(axes))
+        return np.asarray(_spread(found.array, found.axes, order))
+
+    def size(self, axis: Any) -> int:
+        return int(self.change.get(axis, axis).size)
+
+    def varies(self, term: Any, axis: Any) -> bool:
+        found = self.value(term)
+        return self.change.get(axis, axis) in found.axes
+
+    def same(self, left: Any, right: Any) -> bool:
+        """Whether both sides agree element by element; Unusable where neither has a value."""
+        a, b = np.broadcast_arrays(self.of(left), self.of(right))
+        undefined = np.isnan(a) & np.isnan(b)
+        with np.errstate(invalid="ignore"):
+            bound = self.law.max_ulp * 2.0**-52 * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))
+            close = (a == b) | (np.abs(a - b) <= bound)
+        if undefined.all():
+            raise Unusable("undefined on both sides")
+        return bool(np.all(close | undefined))
+
+
+def conclusions_hold(sample: LawSample, law: Law) -> bool:
+    """Whether all that a law concludes is true of a sample of its premises."""
+    held, judged = True, 0
+    for clause in law.then:
+        try:
+            if isinstance(clause, Equal):
+                held = held and sample.same(clause.left, clause.right)
+            elif clause.kind.holds is not None:
+                held = held and clause.kind.holds(sample, clause.args)
+            else:
+                continue
+        except Unusable:
+            continue
+        judged += 1
+    if not judged:
+        raise Unusable("no conclusion could be judged")
+    return held
+
+
+def _terms(clauses: Any) -> list[Any]:
+    from egraph_flash.rules.law import terms_of
+
+    return [term for clause in clauses for term in terms_of(clause)]
+
+
+def _variables(clauses: Any) -> list[Any]:
+    return [node for node in subterms(*_terms(clauses)) if node.head == "Var"]
+
+
+def _expressions(terms: list[Any]) -> list[Expr]:
+    return [n for n in subterms(*terms) if n.head == "Var" and n.sort == "Expr"]
