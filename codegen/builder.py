@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,11 +22,13 @@ class Block:
         self.statements: list[Statement | Block] = []
         self.term = ""
 
-    def executed(self) -> int:
-        """Instructions that a warp executes here."""
-        own = sum(isinstance(each, Instruction) for each in self.statements)
-        below = sum(each.executed() for each in self.statements if isinstance(each, Block))
-        return self.rounds * (own + below)
+    def executed(self) -> Counter[str]:
+        """The instructions that a warp executes here, by the class that they are counted in."""
+        own = Counter(e.row.counter for e in self.statements if isinstance(e, Instruction))
+        for each in self.statements:
+            if isinstance(each, Block):
+                own += each.executed()
+        return Counter({name: self.rounds * count for name, count in own.items()})
 
     def flatten(self) -> Iterator[Statement]:
         for each in self.statements:

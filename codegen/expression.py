@@ -197,6 +197,11 @@ def _real(ctx: Context, term: Any, operands: tuple[Value, ...], frame: Frame) ->
             return _guarded_difference(ctx, term.args[1], operands, frame)
         if head == "Div" and left & right & ZERO:
             return _guarded_quotient(ctx, operands, frame)
+    if head == "Mul":
+        for zero, other in ((0, 1), (1, 0)):
+            absent = absence_of(term.args[zero], ctx.absent) & ZERO
+            if absent and _unbounded(ctx, term.args[other]):
+                return _guarded_product(ctx, operands, zero, frame)
     return _emit(ctx, REAL[head], operands, frame, "f32")
 
 
@@ -224,6 +229,32 @@ def _guarded_difference(
 
 def _zero_for_minus_infinity(b: Any, x: Any) -> Any:
     return b.op("selp_f32", 0.0, x, b.op("setp_eq_f32", x, -INF))
+
+
+def _unbounded(ctx: Context, term: Any) -> bool:
+    """Whether an absent element can make the term infinite: x / 0, or minus -inf."""
+    if term in ctx.bound or term.head not in OPERATORS:
+        return False
+    if term.head == "Div" and absence_of(term.args[1], ctx.absent) & ZERO:
+        return True
+    if term.head in ("Sub", "Neg") and term.args[-1] not in ctx.upper:
+        if absence_of(term.args[-1], ctx.absent) & LOG:
+            return True
+    return any(_unbounded(ctx, child) for child in term.args)
+
+
+def _guarded_product(
+    ctx: Context, operands: tuple[Value, ...], zero: int, frame: Frame
+) -> Value:
+    """a * b with 0 * inf = 0, where the operand numbered `zero` may be an absent 0."""
+    product = _emit(ctx, REAL["Mul"], operands, frame, "f32")
+    return _emit(
+        ctx,
+        lambda b, x, y: b.op("selp_f32", 0.0, y, b.op("setp_eq_f32", _register(ctx, x), 0.0)),
+        (operands[zero], product),
+        frame,
+        "f32",
+    )
 
 
 def _guarded_quotient(ctx: Context, operands: tuple[Value, ...], frame: Frame) -> Value:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..absence import NOWHERE, Kinds, absence_of, identity_kinds
+from ..absence import NOWHERE, ZERO, Kinds, absence_of, identity_kinds
 from ..axes import Axis
 from ..notation import pretty
 from ..plan import Dim3
@@ -31,7 +31,7 @@ from .values import Value
 class Lowered:
     """A kernel's entry, its grid and block, the arrays that it takes, and its shared bytes.
 
-    `instructions` is how many a warp executes.
+    `instructions` are those that a warp executes, by class.
     """
 
     entry: Entry
@@ -39,7 +39,7 @@ class Lowered:
     block: Dim3
     arrays: tuple[str, ...]
     shared_bytes: int
-    instructions: int
+    instructions: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class _Kernel:
             block=block,
             arrays=tuple(self.arrays),
             shared_bytes=self.shared_bytes,
-            instructions=self.builder.root.executed(),
+            instructions=dict(self.builder.root.executed()),
         )
 
     @property
@@ -264,7 +264,11 @@ class _Kernel:
             depth = Side(axis, tuple(range(whole)), (), bound=bound)
             frame = self.inner
         self.ctx.bind(op.into, contract(self.ctx, op, frame, depth, self.inner))
-        self.ctx.absent[op.into] = NOWHERE
+        known = self.ctx.absent
+        sides = (op.contraction.left, op.contraction.right)
+        products = frozenset().union(*(absence_of(side, known) for side in sides))
+        held = known[op.start] if op.start is not None else ZERO
+        known[op.into] = held & products & ZERO  # zero where all that it sums is
 
     def _operand_depth(self, side: Side, op: Contract) -> Side:
         block = max(side.offsets) + 1 + sum(side.lane_steps)

@@ -62,7 +62,7 @@ class Saturation:
 
 
 class Session:
-    """An e-graph with the laws loaded and the outputs of one expression added.
+    """An e-graph with the laws, and `more` rules, loaded, and the outputs of an expression added.
 
     >>> from egraph_flash import Axis, Tensor, f32
     >>> (n,) = Axis.many(n=8)
@@ -73,14 +73,14 @@ class Session:
     True
     """
 
-    def __init__(self, roots: Sequence[Expr]) -> None:
+    def __init__(self, roots: Sequence[Expr], more: Sequence[str] = ()) -> None:
         from egglog import bindings
 
         self.roots = tuple(roots)
         self.hits: Counter[str] = Counter()
         self._error = bindings.EggSmolError
         self._graph = bindings.EGraph()
-        for part in program_parts():
+        for part in (*program_parts(), *more):
             self.run(part)
         for part in _additions(self.roots):
             self.run(part)

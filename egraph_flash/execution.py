@@ -25,11 +25,6 @@ Backend = Literal["gpu", "sim"]
 BACKENDS = ("gpu", "sim")
 PATIENCE_S = 60.0
 
-# Instructions a warp that the emitted code spends for each mma, and for each 32 multiply-adds on
-# CUDA cores, with its loads, exponentials and addresses: orders of magnitude, for an estimate.
-MMA_FLOP, INSTRUCTIONS_PER_MMA = 2 * 16 * 8 * 16, 12.0
-FMA_FLOP, INSTRUCTIONS_PER_FMA = 2 * 32, 5.0
-
 
 def choose(record: Record, bound: Bound, forced: str | None) -> Backend:
     """The backend of a call; InputError or DeviceError where `forced` cannot be honoured."""
@@ -55,14 +50,13 @@ def simulation_s(record: Record) -> float | None:
     """About how long simulating one call takes, in seconds; None where the work is not known."""
     from .simulator import predicted_seconds
 
-    if record.flop is None:
+    launches = [launch for launch in record.plan.launches if 0 not in launch.grid]
+    if not all(launch.instructions for launch in launches):
         return None
-    if "mma.sync" in record.plan.ptx:
-        instructions = record.flop / MMA_FLOP * INSTRUCTIONS_PER_MMA
-    else:
-        instructions = record.flop / FMA_FLOP * INSTRUCTIONS_PER_FMA
-    warps = sum(math.prod(step.grid) * -(-step.threads // 32) for step in record.plan.launches)
-    return predicted_seconds({"any": instructions / warps}, warps) if warps else 0.0
+    return sum(
+        predicted_seconds(launch.instructions, math.prod(launch.grid) * -(-launch.threads // 32))
+        for launch in launches
+    )
 
 
 def simulation_notice(record: Record) -> str:

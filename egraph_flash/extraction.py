@@ -102,7 +102,7 @@ class Search:
         self.roots = tuple(self.naming.canonical(root) for root in roots)
         self.session = Session(self.roots)
         self.saturation = self.session.saturate()
-        self.analyst = Analyst(machine, lambda term: False)
+        self.analyst = Analyst(machine)
         self.thaw()
 
     def thaw(self) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import cache, execution
 from .binding import bind
 from .errors import ExpressionError
+from .notation import parse
 from .notices import SimulationWarning
 from .plan import Plan
 from .record import Cost, Derivation, Record, Schedule, Spec
@@ -29,7 +29,7 @@ class Kernel:
     counted, `timings` how long the steps of compiling took, in seconds.
     """
 
-    def __init__(self, record: Record, *, parse_term: Callable[[str], Any] | None = None) -> None:
+    def __init__(self, record: Record) -> None:
         taken = [spec.name for spec in record.inputs if spec.name in _RESERVED]
         if taken:
             raise ExpressionError(
@@ -39,7 +39,6 @@ class Kernel:
         self.record = record
         self.counters: Counters | None = None
         self.timings: dict[str, float] = {}
-        self._parse_term = parse_term
         self._warned = False
 
     def __repr__(self) -> str:
@@ -64,16 +63,17 @@ class Kernel:
         return self.record.derivation
 
     @property
-    def term(self) -> str:
-        """The chosen scheduled term, as text."""
-        return self.record.term
+    def term(self) -> Any:
+        """The chosen scheduled term: an expression, or a tuple of one for each output.
+
+        `notation.text` writes it for machines, `listing` for people.
+        """
+        return self.terms[0] if len(self.terms) == 1 else self.terms
 
     @functools.cached_property
-    def parsed_term(self) -> Any:
-        """The chosen scheduled term as a term again."""
-        if self._parse_term is None:
-            raise AttributeError(f"{self.name}: this kernel was built without a parser of terms")
-        return self._parse_term(self.record.term)
+    def terms(self) -> tuple[Any, ...]:
+        """The chosen scheduled term of each output."""
+        return tuple(map(parse, self.record.term.splitlines()))
 
     @property
     def schedule(self) -> Schedule:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from .errors import ScheduleError
 
 Kind = Literal["movement", "bracket"]
-
-
-class Value(Protocol):
-    """A knob's value: `str` of it is its spelling, and parsing that gives it back."""
-
-    def __str__(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -172,33 +166,23 @@ def knob_of(name: str) -> Knob:
     return KNOBS[base]
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """What was chosen, knob by knob, in order: printed one `NAME[@scope]=value` a line."""
+def spell(values: Mapping[str, Any]) -> dict[str, str]:
+    """Each knob's value as a pin spells it."""
+    return {name: str(value) for name, value in values.items()}
 
-    values: tuple[tuple[str, Any], ...]
 
-    def __str__(self) -> str:
-        return "\n".join(f"{name}={value}" for name, value in self.values)
+def read_schedule(text: str) -> dict[str, Any]:
+    """The values in a printed schedule, one `NAME[@scope]=value` a line.
 
-    def __getitem__(self, name: str) -> Any:
-        for known, value in self.values:
-            if known == name:
-                return value
-        raise KeyError(name)
+    Raises ScheduleError for a line that is no knob.
 
-    @property
-    def pins(self) -> dict[str, str]:
-        """The schedule as pins: `optimize(expr, pins=kernel.schedule.pins)` repeats it."""
-        return {name: str(value) for name, value in self.values}
-
-    @classmethod
-    def parse(cls, text: str) -> Schedule:
-        """Read what `str` wrote. Raises ScheduleError for a line that is no knob."""
-        values = []
-        for line in text.splitlines():
-            name, given, value = line.partition("=")
-            if not given:
-                raise ScheduleError(f"schedule: got the line {line!r}, wants NAME=value")
-            values.append((name, knob_of(name).parse(value)))
-        return cls(tuple(values))
+    >>> print(read_schedule("PLACE=fold=cut\\nREGS=r255/b1"))
+    {'PLACE': Place(fold='cut'), 'REGS': Registers(most=255, min_blocks=1)}
+    """
+    values = {}
+    for line in text.splitlines():
+        name, given, value = line.partition("=")
+        if not given:
+            raise ScheduleError(f"schedule: got the line {line!r}, wants NAME=value")
+        values[name] = knob_of(name).parse(value)
+    return values

@@ -118,6 +118,8 @@ def pretty_node(node: Term, say: Say) -> tuple[str, int]:
     args = node.args
     if node.head in OPERATORS:
         return _operator(node, say)
+    if node.head == "Num" and isinstance(args[0], Term):  # in a law
+        return str(args[0].args[0]), _ATOM
     if node.head == "Num":
         return f"{args[0]:.17g}" if args[0] != round(args[0], 12) else f"{args[0]:.12g}", _ATOM
     write = _WRITERS.get(node.head)

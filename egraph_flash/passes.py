@@ -74,11 +74,11 @@ class Outline:
 
 
 class Analyst:
-    """Outlines of terms on a machine; `unsafe` says which terms may overflow or cancel."""
+    """Outlines of terms on a machine; `is_unsafe` says which terms may overflow or cancel."""
 
-    def __init__(self, machine: Machine, unsafe: Callable[[Term], bool]) -> None:
+    def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.is_unsafe = unsafe
+        self.is_unsafe: Callable[[Any], bool] = lambda term: False  # a solver knows better
         self._outlines: dict[Term, Outline] = {}
         self._passes: dict[Any, tuple[Pass, Outline]] = {}
         self._costs: dict[Any, float] = {}

@@ -12,11 +12,11 @@ from typing import Any
 from . import cache, debug
 from .axes import Axis, size_of
 from .dtypes import DTYPES, Dtype
-from .errors import ExpressionError
+from .errors import ExpressionError, LoweringError
 from .expressions import Expr, Output, lift
 from .kernel import Kernel
-from .knobs import Place
-from .machines import Machine, machine
+from .knobs import Place, knob_of, spell
+from .machines import machine
 from .notation import text
 from .record import Cost, Derivation, Record, Schedule, Spec
 from .shapes import shape_of
@@ -100,7 +100,7 @@ def _compile(request: Request, timings: dict[str, float]) -> Record:
             if each.stage.fold is not None and each.candidate.block < each.stage.fold.size
         }
         final = bracket(found, blocks)
-        derivation = derive(found)
+        derivation = derive(found, blocks)
     costs = [each.cost for each in planned.stages]
     resources = {name: sum(c.resource_us[name] for c in costs) for name in costs[0].resource_us}
     resources["launch"] = sum(cost.launch_us for cost in costs)
@@ -109,7 +109,7 @@ def _compile(request: Request, timings: dict[str, float]) -> Record:
         target=request.target,
         derivation=derivation,
         term="\n".join(map(text, final)),
-        schedule=Schedule(planned.schedule.pins),
+        schedule=Schedule(spell(planned.knobs)),
         cost=Cost(chip.name, sum(cost.total_us for cost in costs), resources),
         passes=found.passes,
         tile="\n".join(map(str, made.tiles)),
@@ -131,8 +131,6 @@ def _timed(timings: dict[str, float], name: str) -> Iterator[None]:
 
 
 def _request(expr: Any, target: str | None, pins: dict[str, str], name: str) -> Request:
-    from .knobs import knob_of
-
     given = expr if isinstance(expr, tuple) else (expr,)
     if not given:
         raise ExpressionError(f"{name}: got no expression, wants one or more")
@@ -187,8 +185,6 @@ def _check_inputs(name: str, inputs: list[Any]) -> None:
             )
         for extent in array.args[2]:
             if extent.head == "Symbol":
-                from .errors import LoweringError
-
                 raise LoweringError(
                     f"{name}: tensor {array.args[0]!r} has the symbolic extent {extent}, which is "
                     "not lowered yet; a number would be"
@@ -241,5 +237,3 @@ def _flop(stages: tuple[Stage, ...]) -> float:
             total += 2.0 * math.prod(axis.size for axis in axes)
     return total
 
-
-__all__ = ["Machine", "optimize"]

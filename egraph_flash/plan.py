@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from .dtypes import Dtype
@@ -48,7 +49,7 @@ Argument = Pointer | Scalar
 class Launch:
     """One kernel launch: `grid` in blocks, `block` in threads, dynamic shared memory in bytes.
 
-    `instructions` is how many each warp executes, 0 where that is not known.
+    `instructions` are those that each warp executes, by class; empty where that is not known.
     """
 
     entry: str
@@ -56,7 +57,7 @@ class Launch:
     block: Dim3
     shared_bytes: int
     arguments: tuple[Argument, ...]
-    instructions: int = 0
+    instructions: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     @property
     def threads(self) -> int:

@@ -86,7 +86,7 @@ def kernel_dict(kernel: Kernel) -> dict[str, Any]:
 def show_kernel(kernel: Kernel) -> None:
     """What was found, how it is emitted, and what the assembler makes of it."""
     section("derivation", kernel.derivation)
-    section("term", kernel.term)
+    section("term", listing(*kernel.terms))
     section("schedule", kernel.schedule)
     section("cost", kernel.cost)
     show_assembly(kernel)

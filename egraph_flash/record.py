@@ -203,4 +203,11 @@ def _read_launch(read: dict[str, Any]) -> Launch:
     x, y, z = read["grid"]
     bx, by, bz = read["block"]
     arguments = tuple(argument(*pair) for pair in read["arguments"])
-    return Launch(read["entry"], (x, y, z), (bx, by, bz), read["shared_bytes"], arguments)
+    return Launch(
+        read["entry"],
+        (x, y, z),
+        (bx, by, bz),
+        read["shared_bytes"],
+        arguments,
+        read["instructions"],
+    )

@@ -11,7 +11,7 @@ from .axes import Axis
 from .candidates import Candidate, candidates, why_not
 from .cost import Cost, predict
 from .errors import ScheduleError
-from .knobs import KNOBS, Place, Registers, Schedule, Tile, knob_of
+from .knobs import KNOBS, Place, Registers, Tile, knob_of
 from .machines import Machine
 from .stages import Stage
 from .workload import work_of
@@ -29,8 +29,10 @@ class Scheduled:
 
 @dataclass(frozen=True)
 class ScheduledPlan:
+    """The stages of a plan, and every knob's value by its name, `NAME` or `NAME@scope`."""
+
     stages: tuple[Scheduled, ...]
-    schedule: Schedule
+    knobs: dict[str, Any]
 
 
 def schedule(
@@ -57,7 +59,7 @@ def schedule(
         chosen.append(Scheduled(stage, kept[best[1]], registers, best[0]))
     if "TILE" in given and "TILE" not in used:
         raise _refused("TILE", given["TILE"], stages, machine, given)
-    return ScheduledPlan(tuple(chosen), _spelled(chosen, names, place))
+    return ScheduledPlan(tuple(chosen), _values(chosen, names, place))
 
 
 def _by_time(pair: tuple[Cost, int]) -> tuple[float, int]:
@@ -119,15 +121,15 @@ def _registers(given: Mapping[str, Any], index: int, stages: int) -> Registers:
     return Registers(255, 1)
 
 
-def _spelled(
+def _values(
     chosen: Sequence[Scheduled], names: list[dict[Axis, str]], place: Place
-) -> Schedule:
-    values: list[tuple[str, Any]] = [("PLACE", place)]
+) -> dict[str, Any]:
+    values: dict[str, Any] = {"PLACE": place}
     for index, (each, name_of) in enumerate(zip(chosen, names, strict=True)):
-        values += [(f"TILE@{name_of[axis]}", tile) for axis, tile in each.candidate.tiles]
-        suffix = f"@stage{index}" if len(chosen) > 1 else ""
-        values.append((f"REGS{suffix}", each.registers))
-    return Schedule(tuple(values))
+        for axis, tile in each.candidate.tiles:
+            values[f"TILE@{name_of[axis]}"] = tile
+        values[f"REGS@stage{index}" if len(chosen) > 1 else "REGS"] = each.registers
+    return values
 
 
 # ---- pins ----------------------------------------------------------------------------------------

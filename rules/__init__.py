@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from .law import Equal, Law, Row, Steering, declarations
+from .law import Equal, Law, Row, Steering, declarations, rewrite
 
-__all__ = ["Equal", "Law", "Row", "Steering", "laws", "program_parts"]
+__all__ = ["Equal", "Law", "Row", "Steering", "laws", "program_parts", "rewrite"]
 
 
 def _registry(families: Iterable[tuple[Row, ...]]) -> dict[str, Row]:

@@ -27,7 +27,7 @@ def _split(axis: Any, size: Any, outer: str, inner: str, body: Any) -> Any:
 
 
 outer_axis = make("Outer", k, block)
-tiles = fold(outer_axis, state, "Serial")
+tile = fold(make("Inner", k, block), state, "Tile")
 
 LAWS: tuple[Law, ...] = (
     Law(
@@ -43,7 +43,7 @@ LAWS: tuple[Law, ...] = (
         phase="bracketing",
         source=_SOURCE,
         example=at.SHARED,
-        given=(Equal(whole, tiles), fact("share", outer_axis, steps)),
-        then=(Equal(whole, _split(outer_axis, steps, "Grid", "Serial", state)),),
+        given=(Equal(whole, fold(outer_axis, tile, "Serial")), fact("share", outer_axis, steps)),
+        then=(Equal(whole, _split(outer_axis, steps, "Grid", "Serial", tile)),),
     ),
 )

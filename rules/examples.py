@@ -36,6 +36,16 @@ shifted_log_sum = x.max(n) + log(weights(x).sum(n))
 against_log_sum = (v * exp(x - shifted_log_sum)).sum(n)
 entropy = -((weights(x) / weights(x).sum(n)) * log(weights(x) / weights(x).sum(n))).sum(n)
 
+# sums over rows that may have no element left, where exp(-max) exp(max) does not cancel
+peak = masked.max(n)
+masked_weighted = (exp(masked) * v).sum(n)
+masked_unshifted = masked_weighted / exp(masked).sum(n)
+masked_log_sum = log(weights(masked).sum(n))
+masked_against_left = (exp(masked - (peak + masked_log_sum)) * v).sum(n)
+masked_against_right = (exp(masked - (masked_log_sum + peak)) * v).sum(n)
+masked_returned = exp(peak) * (exp(-peak) * exp(masked).sum(n))
+masked_gated = exp(-peak) * masked_weighted * g
+
 top = maximum(x.max(n), g)
 sink = (exp(x - top) * v).sum(n) / (exp(x - top).sum(n) + exp(g - top))
 

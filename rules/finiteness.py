@@ -43,9 +43,9 @@ FINITE = tuple(
         ("add", a + b, _AB, at.x + at.g),
         ("subtract", a - b, _AB, at.x - at.g),
         ("times", a * b, _AB, at.x * at.g),
-        ("over", a / b, (*_AB, fact("positive", b)), at.x / 2.0),
+        ("over", a / b, (_A, fact("positive", b)), at.x / 2.0),
         ("negative", -a, (_A,), -at.x),
-        ("tanh", tanh(a), (_A,), tanh(at.x)),
+        ("tanh", tanh(a), (), tanh(at.x)),
         ("exp", exp(a), (_A,), exp(at.x)),
         ("log", log(a), (_A, fact("positive", a)), log(exp(at.x))),
         ("abs", abs(a), (_A,), abs(at.x)),
@@ -58,34 +58,34 @@ FINITE = tuple(
 )
 
 
-def _vanish(name: str, form: Any) -> Law:
+def _vanish(name: str, form: Any, example: Any) -> Law:
     return Law(
         name=f"finiteness/vanishing-{name}",
         phase="analysis",
         source="absent elements annihilate",
-        example=at.normalised,
+        example=example,
         given=(Equal(y, form), fact("vanishes", x, a)),
         then=(fact("vanishes", y, a),),
     )
 
 
 VANISHING = (
-    _vanish("times", x * z),
-    _vanish("times-right", z * x),
-    _vanish("over", x / z),
+    _vanish("times", x * z, at.masked_gated),
+    _vanish("times-right", z * x, at.masked_normalised),
+    _vanish("over", x / z, at.masked_unshifted),
 )
 
 
 def _cancel(
-    name: str, lhs: Any, rhs: Any, rest: Any, example: Any, retire: bool = True
+    name: str, lhs: Any, rhs: Any, finite: Any, vanishing: Any, *, retire: bool = True
 ) -> Iterator[Law]:
-    """The law for a finite `a`, and the law for a `rest` that vanishes with it.
+    """The law for a finite `a`, and the law for an `x` that vanishes with it, with examples.
 
     What cancels is retired, so that no other sum takes exp(-a) for a weight of its own.
     """
-    for suffix, condition, seen in (
-        ("finite", fact("finite", a), example(at.x)),
-        ("vanishing", fact("vanishes", rest, a), at.normalised),
+    for suffix, condition, example in (
+        ("finite", fact("finite", a), finite),
+        ("vanishing", fact("vanishes", x, a), vanishing),
     ):
         yield rewrite(
             f"finiteness/{name}-{suffix}",
@@ -94,34 +94,47 @@ def _cancel(
             phase="units",
             source="exp(-a) exp(a) = 1",
             given=(condition,),
-            example=seen,
+            example=example,
             retire=retire,
         )
 
 
+_t = at.x
 CANCELLING = (
-    *_cancel("inverse", exp(-a) * (exp(a) * x), x, x, lambda t: exp(-t) * (exp(t) * at.g)),
-    *_cancel("inverse-right", exp(a) * (exp(-a) * x), x, x, lambda t: exp(t) * (exp(-t) * at.g)),
+    *_cancel(
+        "inverse",
+        exp(-a) * (exp(a) * x),
+        x,
+        exp(-_t) * (exp(_t) * at.g),
+        at.masked_normalised,
+    ),
+    *_cancel(
+        "inverse-right",
+        exp(a) * (exp(-a) * x),
+        x,
+        exp(_t) * (exp(-_t) * at.g),
+        at.masked_returned,
+    ),
     *_cancel(
         "inverse-sum-left",
         exp(-(a + b)) * (exp(a) * x),
         exp(-b) * x,
-        x,
-        lambda t: exp(-(t + at.y)) * (exp(t) * at.g),
+        exp(-(_t + at.y)) * (exp(_t) * at.g),
+        at.masked_against_left,
     ),
     *_cancel(
         "inverse-sum-right",
         exp(-(b + a)) * (exp(a) * x),
         exp(-b) * x,
-        x,
-        lambda t: exp(-(at.y + t)) * (exp(t) * at.g),
+        exp(-(at.y + _t)) * (exp(_t) * at.g),
+        at.masked_against_right,
     ),
     *_cancel(
         "common-factor",
         (exp(a) * x) / (exp(a) * y),
         x / y,
-        x,
-        lambda t: (exp(t) * at.g) / (exp(t) * at.y),
+        (exp(_t) * at.g) / (exp(_t) * at.y),
+        at.masked_unshifted,
         retire=False,
     ),
     rewrite(

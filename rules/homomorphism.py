@@ -23,7 +23,13 @@ def _risky(term: object) -> object:
     return make("Risk", term)
 
 
-def _law(name: str, given: tuple[Clause, ...], then: tuple[Clause, ...], example: object) -> Law:
+def _law(
+    name: str,
+    given: tuple[Clause, ...],
+    then: tuple[Clause, ...],
+    example: object,
+    linear: tuple[object, ...] = (),
+) -> Law:
     return Law(
         name=f"homomorphism/{name}",
         phase="homomorphism",
@@ -31,6 +37,7 @@ def _law(name: str, given: tuple[Clause, ...], then: tuple[Clause, ...], example
         example=example,
         given=given,
         then=then,
+        linear=linear,
     )
 
 
@@ -60,6 +67,7 @@ LAWS: tuple[Law, ...] = (
             ),
         ),
         (exp(at.x) * (at.y + at.g)).sum(at.n),
+        linear=(ci,),
     ),
     _law(
         "want-distribute",
@@ -72,12 +80,14 @@ LAWS: tuple[Law, ...] = (
         (_sum, Equal(e, a * b), fact("shifted", a, k, i, d), *_proper),
         (Equal(x, _risky(total(k, d * b) + i * total(k, b))),),
         ((at.x - at.g) * at.y).sum(at.n),
+        linear=(i, b),
     ),
     _law(
         "distribute-right",
         (_sum, Equal(e, b * a), fact("shifted", a, k, i, d), *_proper),
         (Equal(x, _risky(total(k, d * b) + i * total(k, b))),),
         (at.y * (at.x - at.g)).sum(at.n),
+        linear=(i, b),
     ),
     _law(
         "peak-scale",

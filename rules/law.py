@@ -22,6 +22,7 @@ PHASES = (
     "absorption",
     "bracketing",
     "placement",
+    "combine",
 )
 
 
@@ -69,6 +70,9 @@ class Row:
 class Law(Row):
     """Whenever all of `given` holds, all of `then` does, for all real values of the variables.
 
+    A value may be absent, -inf or 0. Absent elements of `linear` variables are 0 only: -inf stands
+    in exponents and maxima, while divisors and the factors of a split are always linear.
+
     A law with `retire` hides that term from matching once the equation is known. `max_ulp` bounds
     the relative difference of the two sides in float64, in units of 2^-52, where values are of
     moderate size.
@@ -77,6 +81,7 @@ class Law(Row):
     given: tuple[Clause, ...]
     then: tuple[Clause, ...]
     retire: Term | None = None
+    linear: tuple[Any, ...] = ()
     max_ulp: int = 4096
 
     def __post_init__(self) -> None:

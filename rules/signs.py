@@ -49,14 +49,16 @@ NUMBERS = (
     _sign("number", NUMBER, (fact(">", number, 0.0),), "positive", lift(2.0)),
 )
 
+_varies = fact("depends", s, k)  # else an empty axis would leave s - (-inf)
+
 NONPOSITIVE = tuple(
     _sign(name, form, given, "nonpositive", example)
     for name, form, given, example in (
-        ("below-peak", s - m, (Equal(m, peak(k, s)),), at.x - at.x.max(at.n)),
+        ("below-peak", s - m, (Equal(m, peak(k, s)), _varies), at.x - at.x.max(at.n)),
         (
             "below-bound",
             s - _peak_bound,
-            (Equal(m, peak(k, s)), fact("bounded", m, _peak_bound)),
+            (Equal(m, peak(k, s)), _varies, fact("bounded", m, _peak_bound)),
             at.sink,
         ),
         ("difference", a - b, (fact("bounded", a, b),), at.sink),
@@ -107,14 +109,6 @@ POSITIVE = tuple(
 BOUNDS = (
     _law("bound-left", maximum(a, b), (), fact("bounded", a, x), maximum(at.x, at.g)),
     _law("bound-right", maximum(a, b), (), fact("bounded", b, x), maximum(at.x, at.g)),
-    Law(
-        name="signs/positive-is-nonnegative",
-        phase="analysis",
-        source="order of the reals",
-        example=exp(at.x),
-        given=(fact("positive", x),),
-        then=(fact("nonnegative", x),),
-    ),
 )
 
 LAWS: tuple[Law, ...] = (*NUMBERS, *NONPOSITIVE, *NONNEGATIVE, *POSITIVE, *BOUNDS)

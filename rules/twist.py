@@ -74,6 +74,11 @@ def _projections(state: Any, bases: Parts, sums: tuple[Any, ...]) -> Iterator[Eq
         yield Equal(_counted(value)[0], get(state, channel))
 
 
+def _linear(chart: Chart) -> tuple[Any, ...]:
+    """What an element adds is a real number; -inf is for the bases."""
+    return (chart.lift,) if chart.lift.head == "Var" else ()
+
+
 def orbit(rep: Representation, chart: Chart) -> Law:
     """The sum of what the elements are at the folded bases is the twisted channel."""
     bases, twisted = channels(rep, chart)
@@ -88,6 +93,7 @@ def orbit(rep: Representation, chart: Chart) -> Law:
         example=at.ORBITS[rep.name, chart.name],
         given=(Equal(x, total(k, body)), *counted, *_needs(chart)),
         then=(Equal(x, get(state, twisted)), *_projections(state, bases, sums)),
+        linear=_linear(chart),
     )
 
 
@@ -107,6 +113,7 @@ def unfold(rep: Representation, chart: Chart) -> Law:
             *_needs(chart),
         ),
         then=(Equal(x, total(k, body)),),
+        linear=_linear(chart),
     )
 
 
@@ -130,6 +137,7 @@ def transport(rep: Representation, chart: Chart) -> Law:
             *_needs(chart),
         ),
         then=(Equal(x, value), *_projections(state, bases, sums)),
+        linear=_linear(chart),
     )
 
 

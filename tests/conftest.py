@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +23,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if "gpu" in item.keywords:
                 item.add_marker(skip)
+
+
+@pytest.fixture
+def seed() -> int:
+    """A fresh seed for each test, printed on failure; EGRAPH_FLASH_SEED repeats one."""
+    value = int(os.environ.get("EGRAPH_FLASH_SEED") or secrets.randbelow(1 << 32))
+    print(f"EGRAPH_FLASH_SEED={value}")
+    return value
 
 
 @pytest.fixture

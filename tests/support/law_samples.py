@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from egraph_flash import Axis, exp
+from egraph_flash.carriers import channels_of
 from egraph_flash.evaluation import Evaluator, Value, _spread
 from egraph_flash.expressions import Expr
 from egraph_flash.rules.facts import Fact, Sample
@@ -27,11 +28,14 @@ class LawSample(Sample):
     """One instance: `of` evaluates terms over the law's variables.
 
     Variables that an equation or a split defines follow from the others; the others are leaves.
-    A leaf's elements may be absent (-inf or 0) unless a premise says otherwise.
+    A leaf's elements may be absent (-inf or 0) unless a premise says otherwise, and those of the
+    variables named in `wild` may be infinite too.
     """
 
-    def __init__(self, law: Law, random: np.random.Generator) -> None:
-        self.law, self.random = law, random
+    def __init__(
+        self, law: Law, random: np.random.Generator, wild: frozenset[str] = frozenset()
+    ) -> None:
+        self.law, self.random, self.wild = law, random, wild
         self.parallel = (Axis("i", 2), Axis("j", 3))
         self.change: dict[Any, Any] = {}
         self._instantiate()
@@ -42,25 +46,27 @@ class LawSample(Sample):
     # ---- variables that are not expressions ------------------------------------------------------
 
     def _instantiate(self) -> None:
+        states = {c.left: c.right for c in self.law.given if isinstance(c, Equal)}
         for hole in _variables(self.law.given):
             sort, name = hole.sort, hole.args[0]
             if sort == "Axis":
-                self.change[hole] = Axis(name, int(self.random.integers(1, 6)))
+                self.change[hole] = Axis(name, int(self.random.integers(0, 6)))
             elif sort == "Monoid":
                 self.change[hole] = make(str(self.random.choice(MONOIDS)))
-            elif sort == "State":
-                self.change[hole] = None  # made when the axes are known
+            elif sort == "State" and hole not in states:
+                self.change[hole] = make("Lift", self._carrier())
             elif sort == "Chan":
                 self.change[hole] = self._channel(name)
-        for clause in self.law.given:
-            if isinstance(clause, Fact) and clause.kind.name == "count":
-                self.change[clause.args[1]] = float(self.change[clause.args[0]].size)
-        for term in _terms(self.law.given):
-            for node in subterms(term):
-                self._numbers(node)
-        for hole, found in list(self.change.items()):
-            if found is None:
-                self.change[hole] = make("Lift", self._carrier())
+        clauses = (*self.law.given, *self.law.then)
+        terms = [term for term in _terms(clauses) if term.head != "Var"]
+        for fact in (c for c in self.law.given if isinstance(c, Fact)):
+            if fact.kind.name == "count":
+                self.change[fact.args[1]] = float(self.change[fact.args[0]].size)
+        for node in subterms(*terms):
+            self._numbers(node)
+        for hole, meaning in states.items():
+            if hole.sort == "State":
+                self.change[hole] = rewrite(meaning, self.change)
 
     def _numbers(self, node: Any) -> None:
         """Numbers and block sizes stand inside other nodes, as holes without a sort."""
@@ -71,6 +77,8 @@ class LawSample(Sample):
                 self.change[arg] = float(self.random.choice(NUMBERS))
             elif node.head in ("Outer", "Inner") and place == 1:
                 self.change[arg] = int(self.random.integers(1, 5))
+            elif node.head == "Cast" and place == 0:
+                self.change[arg] = "f32"
 
     def _channel(self, name: str) -> Any:
         return make("Ch", make(str(self.random.choice(MONOIDS))), variable("Expr", f"lift-{name}"))
@@ -89,6 +97,8 @@ class LawSample(Sample):
     def _replaced(self, arg: Any) -> Any:
         if not isinstance(arg, Term):
             return arg
+        if arg.head != "Var":
+            return rewrite(arg, self.change)
         return self.change[arg] if arg in self.change else rewrite(arg, self.change)
 
     # ---- values ----------------------------------------------------------------------------------
@@ -102,15 +112,18 @@ class LawSample(Sample):
         leaves = [v for v in _expressions(terms) if v not in defined]
         for leaf in leaves:
             self._leaf(leaf, facts, leaf in predicates)
-        for fact in facts:  # relations between two leaves
-            self._relate(fact, defined)
+        self._define(defined)
+        if any([self._relate(fact, defined) for fact in facts]):
+            self._define(defined)
+        for fact in facts:
+            if fact.kind.holds is not None and not fact.kind.holds(self, fact.args):
+                raise Unusable(f"{fact} does not hold")
+
+    def _define(self, defined: dict[Any, Any]) -> None:
+        kept = {v: x for v, x in self.evaluator.values.items() if v.head == "Var" and v not in defined}
+        self.evaluator.values, self.evaluator.states = kept, {}
         for name, meaning in defined.items():
             self.evaluator.values[name] = self.value(meaning)
-        for fact in facts:
-            if not fact.kind.steers and not fact.kind.primitive and not fact.kind.holds(self, fact.args):
-                raise Unusable(f"{fact} does not hold")
-            if fact.kind.primitive and not fact.kind.steers and not fact.kind.holds(self, fact.args):
-                raise Unusable(f"{fact} does not hold")
 
     def _definitions(self) -> dict[Any, Any]:
         """Variables that the premises define, each after those that it is defined by."""
@@ -153,8 +166,23 @@ class LawSample(Sample):
         if "nonpositive" in about:
             array = -np.abs(array)
         if not finite and not predicate and "positive" not in about:
-            array, absent = self._with_absent(array, "nonnegative" not in about)
+            array, absent = self._with_absent(array, leaf not in self._linear(facts))
+        if finite and not about & {"positive", "negative"}:
+            array = np.where(self.random.random(shape) < 0.1, 0.0, array)
+        if not finite and leaf.args[0] in self.wild:
+            array = np.where(self.random.random(shape) < 0.3, np.inf, array)
         self.evaluator.values[leaf] = Value(np.asarray(array), tuple(axes), absent)
+
+    def _linear(self, facts: list[Fact]) -> set[Any]:
+        """Variables whose absent elements are 0: factors of splits, divisors, and what is >= 0."""
+        found = {rewrite(term, self.change) for term in self.law.linear}
+        for fact in facts:
+            if fact.kind.name == "split":
+                found |= {fact.args[2], fact.args[5]}
+            if fact.kind.name == "nonnegative":
+                found.add(fact.args[0])
+        terms = [*_terms(self.given), *_terms(self.law.then)]
+        return found | {node.args[1] for node in subterms(*terms) if node.head == "Div"}
 
     def _with_absent(self, array: Array, logarithmic: bool) -> tuple[Array, Array]:
         """Some elements replaced by what a mask leaves: -inf, or 0."""
@@ -164,13 +192,13 @@ class LawSample(Sample):
             return array, np.zeros(array.shape, bool)
         return np.where(absent, 0.0 if kind == "zero" else -np.inf, array), np.asarray(absent)
 
-    def _relate(self, fact: Fact, defined: dict[Any, Any]) -> None:
-        """Make a premise about two leaves hold by changing the second or first of them."""
+    def _relate(self, fact: Fact, defined: dict[Any, Any]) -> bool:
+        """Make a premise about two values hold by changing a leaf; whether it did."""
         if fact.kind.name not in ("bounded", "vanishes"):
-            return
+            return False
         first, second = fact.args
-        if first in defined or second in defined:
-            return
+        if (second if fact.kind.name == "bounded" else first) in defined:
+            return False
         a, b = self.evaluator.values[first], self.evaluator.values[second]
         axes = tuple(dict.fromkeys((*a.axes, *b.axes)))
         x, y = (_spread(v.array, v.axes, axes) for v in (a, b))
@@ -181,6 +209,7 @@ class LawSample(Sample):
         else:
             gone = np.broadcast_to(y == -np.inf, np.broadcast_shapes(x.shape, y.shape))
             self.evaluator.values[first] = Value(np.where(gone, 0.0, x), axes, p | gone)
+        return True
 
     def _axes(self) -> list[Any]:
         return [found for found in self.change.values() if isinstance(found, Axis)]
@@ -206,6 +235,8 @@ class LawSample(Sample):
 
     def same(self, left: Any, right: Any) -> bool:
         """Whether both sides agree element by element; Unusable where neither has a value."""
+        if left.sort == "State":
+            return self._same_states(self._replaced(left), self._replaced(right))
         a, b = np.broadcast_arrays(self.of(left), self.of(right))
         undefined = np.isnan(a) & np.isnan(b)
         with np.errstate(invalid="ignore"):
@@ -214,6 +245,24 @@ class LawSample(Sample):
         if undefined.all():
             raise Unusable("undefined on both sides")
         return bool(np.all(close | undefined))
+
+
+    def _same_states(self, left: Any, right: Any) -> bool:
+        channels = channels_of(left)
+        return all(self.same(make("Get", left, c), make("Get", right, c)) for c in channels)
+
+
+    def __str__(self) -> str:
+        """The values of the variables."""
+        found = [(v, x) for v, x in self.evaluator.values.items() if v.head == "Var"]
+        axes = {axis: axis.size for axis in self._axes()}
+        lines = [f"{v}[{', '.join(map(repr, x.axes))}] = {x.array.tolist()}" for v, x in found]
+        return "\n".join([f"axes {axes}", *lines])
+
+
+def is_claim(law: Law) -> bool:
+    """Whether a law says something about numbers, not only to the engine."""
+    return any(isinstance(clause, Equal) or not clause.kind.steers for clause in law.then)
 
 
 def conclusions_hold(sample: LawSample, law: Law) -> bool:

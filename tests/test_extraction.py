@@ -1,0 +1,286 @@
+"""The extracted term: few unsafe operations, few passes, equal to the naive one, pins honoured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from egraph_flash import Axis, Expr, Tensor, evaluate, exp, f16, f32, softmax
+from egraph_flash.carriers import bases_of, channels_of, is_twisted, lift_of, tower_of
+from egraph_flash.errors import ScheduleError
+from egraph_flash.extraction import Extraction, bracket, extract
+from egraph_flash.machines import MACHINES, machine
+from egraph_flash.notation import text
+from egraph_flash.shaping import flat_folds
+from egraph_flash.terms import Term, make, rewrite, subterms
+from tests.support.members import inputs
+from tests.support.workloads import WORKLOADS, attention
+
+CHIP = machine("sm_120")
+CUT = {"PLACE": "fold=cut"}
+FUSE = {"PLACE": "fold=fuse"}
+
+# (passes over n, unsafe operations) that each workload is known to need
+EXPECTED = {
+    "attention": (1, 0),
+    "attention_causal": (1, 0),
+    "attention_rows": (1, 0),
+    "attention_grouped": (1, 0),
+    "without_max": (1, 0),
+    "divided_outside": (1, 0),
+    "late_scale": (1, 0),
+    "against_log_sum": (1, 0),
+    "commuted": (1, 0),
+    "sink": (1, 0),
+    "gated": (1, 0),
+    "sigmoid_scores": (1, 1),  # exp(-s) in the sigmoid is the user's own
+    "masked_weights": (1, 0),
+    "masked_then_scaled": (1, 0),
+    "additive_mask": (1, 0),
+    "kernel_regression": (1, 0),
+    "row_softmax": (1, 0),
+    "log_sum_exp": (1, 0),
+    "log_sum_exp_plain": (1, 0),
+    "log_sum_exp_masked": (1, 0),
+    "cross_entropy": (1, 0),
+    "linear_cross_entropy": (1, 0),
+    "cross_entropy_log": (2, 0),  # one pass would subtract sums that may cancel
+    "entropy": (2, 0),
+    "collision": (1, 0),
+    "variance": (1, 0),
+    "weighted_variance": (2, 0),  # one pass would need a maximum for its weights
+    "mean_deviation": (2, 0),
+    "squashed": (2, 0),
+    "layer_norm": (1, 0),
+    "layer_norm_product": (2, 0),
+    "rms_product": (1, 0),
+    "product": (1, 0),
+    "paged": (1, 0),
+    "two_outputs": (1, 0),
+}
+
+
+def _roots(name: str) -> tuple[Expr, ...]:
+    made = WORKLOADS[name]()
+    return made if isinstance(made, tuple) else (made,)
+
+
+def _extract(name: str, pins: dict[str, str] | None = None) -> Extraction:
+    return extract(_roots(name), CHIP, pins or {})
+
+
+def _passes_over_n(found: Extraction) -> int:
+    return sum(count for axis, count in found.passes_by_axis.items() if axis.name == "n")
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_passes_and_safety(name: str) -> None:
+    found = _extract(name, FUSE)
+    assert (_passes_over_n(found), found.unsafe) == EXPECTED[name]
+    assert found.passes == sum(found.passes_by_axis.values())
+
+
+FLASH = [
+    "attention",
+    "attention_causal",
+    "without_max",
+    "divided_outside",
+    "commuted",
+    "late_scale",
+    "against_log_sum",
+    "kernel_regression",
+]
+
+
+@pytest.mark.parametrize("name", FLASH)
+def test_the_carrier_is_a_maximum_and_two_twisted_sums(name: str) -> None:
+    """{max; Scale-twisted 1; Scale-twisted v}, in one fold with one base."""
+    found = _extract(name)
+    (state,) = flat_folds(found.roots)
+    channels = channels_of(state)
+    twisted = [channel for channel in channels if is_twisted(channel)]
+    (base,) = [channel for channel in channels if not is_twisted(channel)]
+    assert base.args[0].head == "Max"
+    assert len(twisted) == 2
+    assert all(bases_of(channel) == (base,) for channel in twisted)
+    assert all(channel.args[0].args[0] == "Scale" for channel in twisted)
+    assert {lift_of(channel).head for channel in twisted} == {"Num", "Load"}
+
+
+def test_variance_is_one_pass_by_shift() -> None:
+    found = _extract("variance")
+    (state,) = flat_folds(found.roots)
+    names = [c.args[0].args[0] for c in channels_of(state) if is_twisted(c)]
+    assert names == ["Shift"]
+
+
+def test_the_division_is_deferred_to_the_end() -> None:
+    found = _extract("attention")
+    lifts = [lift_of(c) for state in flat_folds(found.roots) for c in channels_of(state)]
+    assert not any(node.head == "Div" for node in subterms(*lifts))
+
+
+@pytest.mark.parametrize("pins", [{}, CUT, FUSE], ids=["free", "cut", "fuse"])
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_extracted_terms_are_equal(name: str, pins: dict[str, str], seed: int) -> None:
+    """Numerically, element by element, and in the e-graph; towers of blocks too."""
+    if name == "block" and pins == {}:
+        pytest.skip("the free search of this one is for test-all")
+    found = _extract(name, pins)
+    blocks = {axis: 4 for axis in found.passes_by_axis}
+    arrays = inputs(found.naive, np.random.default_rng(seed))
+    for terms in (found.roots, bracket(found, blocks)):
+        for root, term in zip(found.naive, terms, strict=True):
+            _agree(term, root, arrays)
+
+
+def _agree(term: Expr, root: Expr, arrays: Any) -> None:
+    want, got = evaluate(root, arrays), evaluate(term, arrays)
+    got = np.transpose(got, [term.axes.index(axis) for axis in root.axes])
+    np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-10)
+    assert not np.isnan(want).any()
+
+
+@pytest.mark.parametrize("target", MACHINES)
+def test_grid_towers_are_members(target: str) -> None:
+    """The law for the grid level exists; extraction does not choose it yet."""
+    found = extract(_roots("attention"), machine(target), {})
+    (axis,) = found.passes_by_axis
+    (term,) = bracket(found, {axis: 2}, {axis: 3})
+    levels = [tower_of(node) for node in subterms(term) if node.head == "Fold"]
+    assert [name for _, name in max(levels, key=len)] == ["Grid", "Serial", "Tile"]
+
+
+def test_a_tower_needs_a_positive_block() -> None:
+    found = _extract("product")
+    (axis,) = found.passes_by_axis
+    with pytest.raises(ScheduleError, match="fold block of n: got 0, wants at least 1"):
+        bracket(found, {axis: 0})
+
+
+# ---- pins ----------------------------------------------------------------------------------------
+
+
+def test_cut_stores_scores_and_statistics() -> None:
+    """Form (a): a buffer of scores, then the maximum, the sum and the weighted sum read it."""
+    found = _extract("attention", CUT)
+    assert {axis.name: count for axis, count in found.passes_by_axis.items()} == {"d": 1, "n": 3}
+    nodes = subterms(*found.roots)
+    assert not any(node.head == "Tw" for node in nodes)
+    assert all(len(channels_of(state)) == 1 for state in flat_folds(found.roots))
+    stored = [node for node in nodes if node.head == "Mat"]
+    assert sorted(len(node.axes) for node in stored) == [2, 2, 3]  # max, sum; scores
+
+
+def test_cut_is_safe_without_a_maximum() -> None:
+    found = _extract("without_max", CUT)
+    assert found.unsafe == 0
+    assert _passes_over_n(found) == 3
+
+
+def test_fuse_stores_nothing() -> None:
+    for name in ("attention", "linear_cross_entropy", "block"):
+        found = _extract(name, FUSE)
+        assert not any(node.head == "Mat" for node in subterms(*found.roots))
+
+
+@pytest.mark.parametrize(
+    ("value", "near"), [("fold=both", "fold=fuse"), ("cut", "fold=cut"), ("x=cut", "fold=cut")]
+)
+def test_a_wrong_place_names_the_nearest(value: str, near: str) -> None:
+    message = f"PLACE: got '{value}', wants fold=fuse or fold=cut; the nearest is '{near}'"
+    with pytest.raises(ScheduleError, match=message):
+        _extract("product", {"PLACE": value})
+
+
+def test_an_unknown_target_names_the_known() -> None:
+    with pytest.raises(ScheduleError, match="target: got 'sm_75', wants one of sm_120, sm_90"):
+        machine("sm_75")
+
+
+# ---- names ---------------------------------------------------------------------------------------
+
+
+def _renamed(term: Any, letters: str) -> tuple[Any, dict[Term, Term]]:
+    """The term with other names for its axes and tensors, and the way back."""
+    back: dict[Term, Term] = {}
+    change: dict[Term, Term] = {}
+    for place, node in enumerate(n for n in subterms(term) if n.head in ("Ax", "Array")):
+        name = f"{letters}{999 - place}"
+        change[node] = make(node.head, name, *node.args[1:])
+        back[change[node]] = node
+    return rewrite(term, change), back
+
+
+@pytest.mark.parametrize("name", ["attention_causal", "rms_product", "entropy", "cross_entropy"])
+@pytest.mark.parametrize("letters", ["zz", "A", "softmax"])
+def test_names_change_nothing(name: str, letters: str) -> None:
+    """The same structure whatever axes and tensors are called."""
+    (root,) = _roots(name)
+    other, back = _renamed(root, letters)
+    for pins in ({}, CUT):
+        mine = extract((root,), CHIP, pins)
+        theirs = extract((other,), CHIP, pins)
+        assert rewrite(theirs.term, back) is mine.term
+        assert theirs.cost_us == mine.cost_us
+
+
+# ---- choices -------------------------------------------------------------------------------------
+
+
+def test_large_shapes_are_one_pass_on_both_machines() -> None:
+    root = attention(h=8, m=4096, n=4096, d=64, e=64)
+    for chip in MACHINES.values():
+        found = extract((root,), chip, {})
+        assert found.passes == 1
+        assert found.unsafe == 0
+        cut = extract((root,), chip, CUT)
+        assert found.cost_us < cut.cost_us
+
+
+def test_projections_go_through_memory_where_that_is_cheaper() -> None:
+    """Keys that a fold would project again for each block of rows are stored."""
+    found = extract((WORKLOADS["block"](h=8, q=2048, c=512, d=64),), machine("sm_90"), {})
+    assert found.unsafe == 0
+    assert any(node.head == "Mat" for node in subterms(*found.roots))
+
+
+def test_a_symbolic_length() -> None:
+    """One term serves every length."""
+    n = Axis("n", "seq", hint=4096)
+    m, d, e = Axis.many(m=64, d=16, e=16)
+    q, k, v = (
+        Tensor("q", (m, d), f16),
+        Tensor("k", (n, d), f16),
+        Tensor("v", (n, e), f16),
+    )
+    root = (softmax((q * k).sum(d) * 0.25, n) * v).sum(n)
+    found = extract((root,), CHIP, {})
+    assert (found.passes, found.unsafe) == (1, 0)
+    (term,) = bracket(found, {n: 8})
+    random = np.random.default_rng(0)
+    for length in (1, 8, 13):
+        arrays = {
+            "q": random.standard_normal((64, 16)),
+            "k": random.standard_normal((length, 16)),
+            "v": random.standard_normal((length, 16)),
+        }
+        _agree(term, root, arrays)
+
+
+def test_two_outputs_share_one_fold() -> None:
+    found = _extract("two_outputs")
+    assert len(flat_folds(found.roots)) == 1
+
+
+def test_pointwise_terms_take_no_pass() -> None:
+    (n,) = Axis.many(n=16)
+    x = Tensor("x", (n,), f32)
+    found = extract((exp(-abs(x)) * 2.0,), CHIP, {})
+    assert (found.passes, found.unsafe) == (0, 0)
+
+
+def test_extraction_prints_the_same_twice() -> None:
+    assert text(_extract("sink").term) == text(_extract("sink").term)

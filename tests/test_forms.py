@@ -1,0 +1,173 @@
+"""The three forms that come out of one lowering: right on every shape, and as exact as promised."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from egraph_flash import bf16, evaluate, f16, f32, optimize
+from egraph_flash.dtypes import Array, Dtype
+from egraph_flash.kernel import Kernel
+from tests.support.forms import (
+    CUDA_CORES,
+    FORMS,
+    MATERIALIZED,
+    TENSOR_CORES,
+    attention,
+    decoded,
+    inputs,
+    pins,
+)
+from tests.support.fresh import fresh_rng
+from tests.support.pairs import pairwise
+from tests.support.plain import assert_close_as_plain, plain_attention
+
+DEPTHS = tuple(range(16, 129, 16))
+DTYPES = (f16, bf16)
+MASKS = (False, True)
+LENGTHS = (1, 17, 100, 128, 200)
+REAL = Path(__file__).parent.parent / "examples" / "data" / "minilm_layer3_qkv.npz"
+
+
+@functools.cache
+def compiled(
+    form: str, depth: int, dtype: Dtype, causal: bool, rows: int, columns: int, target: str
+) -> tuple[Any, Kernel]:
+    expr = attention(1, 2, rows, columns, depth, dtype, causal=causal)
+    return expr, optimize(expr, target, pins(form, depth, depth, dtype), name=form)
+
+
+def check(form: str, depth: int, dtype: Dtype, causal: bool, length: int) -> None:
+    """A form at a length that is the keys', and (reversed) the queries' on another day."""
+    expr, kernel = compiled(form, depth, dtype, causal, 33, length, "sm_120")
+    arrays = inputs(kernel, fresh_rng())
+    result = dtype.decode(kernel.run(backend="sim", **arrays))
+    plain = plain_attention(arrays, dtype, causal=causal)
+    assert_close_as_plain(result, plain, evaluate(expr, decoded(kernel, arrays)), dtype)
+
+
+@pytest.mark.parametrize(
+    ("depth", "dtype", "causal", "length", "form"),
+    pairwise(DEPTHS, DTYPES, MASKS, LENGTHS, FORMS),
+)
+def test_forms_are_right(depth: int, dtype: Dtype, causal: bool, length: int, form: str) -> None:
+    check(form, depth, dtype, causal, length)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("depth", "dtype", "causal", "length", "form"),
+    list(itertools.product(DEPTHS, DTYPES, MASKS, LENGTHS, FORMS)),
+)
+def test_forms_are_right_everywhere(
+    depth: int, dtype: Dtype, causal: bool, length: int, form: str
+) -> None:
+    check(form, depth, dtype, causal, length)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("rows", [1, 17, 64, 100])
+def test_rows_need_not_fill_a_tile(form: str, rows: int) -> None:
+    expr, kernel = compiled(form, 32, f16, False, rows, 70, "sm_120")
+    arrays = inputs(kernel, fresh_rng())
+    result = kernel.run(backend="sim", **arrays).astype(np.float64)
+    plain = plain_attention(arrays, f16)
+    assert_close_as_plain(result, plain, evaluate(expr, decoded(kernel, arrays)), f16)
+
+
+@pytest.mark.parametrize("form", [CUDA_CORES, TENSOR_CORES])
+def test_assembles_without_spills(form: str) -> None:
+    for depth, dtype, causal in pairwise(DEPTHS, DTYPES, MASKS):
+        _, kernel = compiled(form, depth, dtype, causal, 33, 200, "sm_120")
+        spills = [entry.spill_bytes for entry in kernel.assembly.entries]
+        assert spills == [0], f"D = {depth}, {dtype}, causal {causal}: spills {spills} bytes"
+
+
+def test_tensor_cores_are_used() -> None:
+    _, kernel = compiled(TENSOR_CORES, 64, f16, False, 33, 200, "sm_120")
+    assert "HMMA.16816.F32" in kernel.sass
+    _, scalar = compiled(CUDA_CORES, 64, f16, False, 33, 200, "sm_120")
+    assert "HMMA" not in scalar.sass
+
+
+# ---- the listing shape and the real file ---------------------------------------------------------
+
+
+def normals() -> tuple[Any, dict[str, Array]]:
+    expr = attention(1, 4, 128, 128, 64)
+    rng = fresh_rng()
+    shape = (1, 4, 128, 64)
+    return expr, {name: rng.standard_normal(shape).astype(np.float16) for name in "qkv"}
+
+
+def real_file() -> tuple[Any, dict[str, Array]]:
+    return attention(1, 12, 128, 128, 32), dict(np.load(REAL))
+
+
+@pytest.mark.parametrize(("case", "bound"), [(normals, 1e-6), (real_file, 3e-6)])
+def test_cuda_cores_keep_f32_accuracy(case: Any, bound: float) -> None:
+    expr, arrays = case()
+    depth = arrays["q"].shape[-1]
+    kernel = optimize(expr.cast(f32), "sm_120", pins(CUDA_CORES, depth, depth, f16))
+    assert kernel.outputs[0].dtype is f32
+    result = kernel.run(backend="sim", **arrays)
+    worst = np.abs(result - evaluate(expr, decoded(kernel, arrays))).max()
+    assert worst <= bound
+
+
+@pytest.mark.parametrize("case", [normals, real_file])
+def test_tensor_cores_err_no_more_than_plain_f16(case: Any) -> None:
+    expr, arrays = case()
+    depth = arrays["q"].shape[-1]
+    kernel = optimize(expr, "sm_120", pins(TENSOR_CORES, depth, depth, f16))
+    reference = evaluate(expr, decoded(kernel, arrays))
+    ours = np.abs(kernel.run(backend="sim", **arrays).astype(np.float64) - reference)
+    plain = np.abs(plain_attention(arrays, f16) - reference)
+    assert ours.max() <= plain.max()
+    assert ours.mean() <= plain.mean()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_fully_masked_row_gives_zero(form: str) -> None:
+    from egraph_flash import Axis, Tensor, inf, softmax, where
+
+    b, m, n, d, e = Axis.many(b=1, m=80, n=100, d=32, e=32)
+    q, k, v = Tensor("q", (b, m, d), f16), Tensor("k", (b, n, d), f16), Tensor("v", (b, n, e), f16)
+    s = where(n.index <= m.index - 20, (q * k).sum(d), -inf)
+    expr = (softmax(s, n) * v).sum(n)
+    kernel = optimize(expr, "sm_120", pins(form, 32, 32, f16))
+    arrays = inputs(kernel, fresh_rng())
+    result = kernel.run(backend="sim", **arrays)
+    assert (result[:, :20] == 0).all()
+    reference = evaluate(expr, decoded(kernel, arrays))
+    assert np.abs(result - reference).max() < 1e-2
+    assert (np.abs(result[:, 20:]).max(axis=-1) > 0).all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("case", [normals, real_file])
+def test_gpu_gives_the_simulators_bits(form: str, case: Any) -> None:
+    from egraph_flash.runtime import present_target
+
+    expr, arrays = case()
+    depth = arrays["q"].shape[-1]
+    kernel = optimize(expr, present_target(), pins(form, depth, depth, f16), name=form)
+    simulated = kernel.run(backend="sim", **arrays)
+    on_gpu = kernel.run(backend="gpu", **arrays)
+    np.testing.assert_array_equal(on_gpu.view(np.uint16), simulated.view(np.uint16))
+
+
+def test_materialized_is_several_kernels() -> None:
+    _, kernel = compiled(MATERIALIZED, 64, f16, False, 33, 200, "sm_120")
+    assert len(kernel.plan.launches) == 4
+    assert kernel.passes == 4
+    assert [buffer.shape for buffer in kernel.plan.having("workspace")][0] == (1, 2, 33, 200)
+    _, fused = compiled(TENSOR_CORES, 64, f16, False, 33, 200, "sm_120")
+    assert len(fused.plan.launches) == fused.passes == 1
+    assert not fused.plan.having("workspace")
