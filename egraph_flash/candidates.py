@@ -160,6 +160,11 @@ def why_not(stage: Stage, candidate: Candidate, machine: Machine) -> str | None:
     if outer.column_warps > 1 and (sums.inner or sums.plain or sums.serial):
         return "column warps would share rows whose folds are not combined across warps"
     need = needs(stage, candidate)
+    if need.shared_bytes > machine.shared_bytes_per_cta:
+        return (
+            f"it needs {need.shared_bytes} shared bytes, more than the "
+            f"{machine.shared_bytes_per_cta} that a block of {machine.target} may have"
+        )
     if need.registers > machine.registers_per_thread:
         return (
             f"it needs about {need.registers} registers a thread, "
@@ -169,11 +174,6 @@ def why_not(stage: Stage, candidate: Candidate, machine: Machine) -> str | None:
         return (
             f"its {warps} warps need about {need.registers * warps * 32} registers, "
             f"more than the {machine.registers} of an SM of {machine.target}"
-        )
-    if need.shared_bytes > machine.shared_bytes_per_cta:
-        return (
-            f"it needs {need.shared_bytes} shared bytes, more than the "
-            f"{machine.shared_bytes_per_cta} that a block of {machine.target} may have"
         )
     return None
 

@@ -1,0 +1,78 @@
+"""The knob codec: what is printed parses back, and what does not parse says what would."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from egraph_flash import optimize
+from egraph_flash.codegen.atoms import ATOMS
+from egraph_flash.errors import ScheduleError
+from egraph_flash.knobs import KNOBS, Place, Registers, Tile, knob_of, read_schedule, spell
+from tests.support.forms import FORMS, attention, pins
+
+COUNTS = st.integers(1, 64)
+TILES = st.builds(Tile, st.sampled_from(sorted(ATOMS)), COUNTS, COUNTS, COUNTS, COUNTS, COUNTS)
+VALUES = {
+    "TILE": TILES,
+    "REGS": st.builds(Registers, st.integers(16, 255), st.integers(1, 32)),
+    "PLACE": st.builds(Place, st.sampled_from(["fuse", "cut"])),
+}
+
+
+def test_every_knob_has_values_here() -> None:
+    assert set(VALUES) == set(KNOBS)
+
+
+@given(st.data())
+@pytest.mark.parametrize("name", sorted(KNOBS))
+def test_printed_values_parse_back(name: str, data: st.DataObject) -> None:
+    value = data.draw(VALUES[name])
+    assert KNOBS[name].parse(str(value)) == value
+    assert read_schedule(f"{name}={value}") == {name: value}
+
+
+@pytest.mark.parametrize("name", sorted(KNOBS))
+def test_every_field_says_what_it_moves(name: str) -> None:
+    row = KNOBS[name]
+    assert row.source
+    assert row.fields
+    assert set(row.fields.values()) <= {"movement", "bracket"}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_kernels_schedule_pins_itself(form: str) -> None:
+    """Parse, print and pin: each gives the same schedule, and the pinned kernel the same PTX."""
+    from egraph_flash import f16
+
+    expr = attention(1, 2, 40, 100, 32)
+    kernel = optimize(expr, "sm_120", pins(form, 32, 32, f16))
+    printed = str(kernel.schedule)
+    assert spell(read_schedule(printed)) == dict(kernel.schedule)
+    again = optimize(expr, "sm_120", kernel.schedule)
+    assert str(again.schedule) == printed
+    assert again.ptx == kernel.ptx
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("TILE", "a:fma_f32/w4/f1x8/k4", "a:<atom>/w<row warps>x<column warps>"),
+        ("TILE", "a:fma_f32/w0x1/f1x8/k4", "a:<atom>"),
+        ("REGS", "r8/b1", "16 <= max <= 255"),
+        ("PLACE", "fold=split", "fold=fuse or fold=cut"),
+    ],
+)
+def test_malformed_values_are_refused(name: str, value: str, wanted: str) -> None:
+    with pytest.raises(ScheduleError) as refused:
+        KNOBS[name].parse(value)
+    assert value in str(refused.value)
+    assert wanted in str(refused.value)
+
+
+def test_unknown_knobs_are_refused() -> None:
+    with pytest.raises(ScheduleError, match=r"pin COLOUR@n: no such knob; wants one of PLACE, TILE"):
+        knob_of("COLOUR@n")
+    with pytest.raises(ScheduleError, match="wants NAME=value"):
+        read_schedule("nothing")
