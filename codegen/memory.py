@@ -13,16 +13,17 @@ from .affine import Affine, linear
 from .context import Context
 from .frames import Frame, Side
 from .ptx import Address, Register
-from .values import Value, kind_of, places
+from .values import Value, each, kind_of, places
 
 Place = tuple[int, int]  # register indices on the row and on the column side
 
 
 @dataclass(frozen=True)
 class Element:
-    """One element of a transfer: where it stands in the tile, its byte offset, its predicate."""
+    """One element of a transfer: where it stands in the tile, its address, its predicate."""
 
     place: Place
+    base: Register
     offset_bytes: int
     inside: Any
 
@@ -37,9 +38,11 @@ class Word:
 
 @dataclass(frozen=True)
 class Access:
-    """Where a tile's elements lie: a base register and constant offsets, or an address each."""
+    """Where a tile's elements lie, and at which loop depth that is known.
 
-    base: Register
+    `align_bytes` divides every base address.
+    """
+
     elements: tuple[Element, ...]
     align_bytes: int
     depth: int
@@ -77,13 +80,12 @@ def access(ctx: Context, load: Any, frame: Frame) -> Access:
     form = linear(load)
     uses_rows, uses_columns = ctx.uses(load, frame)
     kind = kind_of(uses_rows, uses_columns)
-    if any(any(ctx.uses(term, frame)) for term, _ in form.terms):
-        return _scattered(ctx, load, frame, dtype, kind)
-    base, depth = _base(ctx, load, form, frame, dtype)
+    bases, depth = _bases(ctx, load, form, frame, dtype)
     steps = (form.coefficient(frame.row.axis), form.coefficient(frame.column.axis))
     elements = tuple(
         Element(
             (row, column),
+            bases.at(row, column, len(frame.column.offsets)),
             dtype.size_bytes
             * (
                 steps[0] * (frame.row.offsets[row] if uses_rows else 0)
@@ -93,7 +95,7 @@ def access(ctx: Context, load: Any, frame: Frame) -> Access:
         )
         for row, column in places(kind, frame)
     )
-    return Access(base, elements, alignment(form, frame, dtype), depth)
+    return Access(elements, alignment(form, frame, dtype), depth)
 
 
 def inside(ctx: Context, frame: Frame, kind: str, place: Place) -> Any:
@@ -113,48 +115,61 @@ def inside(ctx: Context, frame: Frame, kind: str, place: Place) -> Any:
     return ctx.memo[name].words[0]
 
 
-def _base(
+def _bases(
     ctx: Context, load: Any, form: Affine, frame: Frame, dtype: Dtype
-) -> tuple[Register, int]:
-    """The address of the element at offset 0, and the loop depth at which it is known.
+) -> tuple[Value, int]:
+    """The addresses of the elements at offset 0, and the loop depth at which they are known.
 
-    Parts known before every loop are summed there; the others are added where they are known.
+    There is one, or one for each row or column on which a part of the index depends that is not
+    affine. Parts known before every loop are summed there; the others where they are known.
     """
     from .expression import compute
 
     rows, columns = frame.row, frame.column
     fixed: list[tuple[Any, int]] = []
-    moving: list[tuple[Any, int, int]] = []
+    moving: list[tuple[Value, int]] = []
     constant = form.constant
     for axis, scale in form.axes:
         side = rows if axis is rows.axis else columns if axis is columns.axis else None
         if side is None:
             value = compute(ctx, make("Idx", axis), frame)
-            (fixed if not value.depth else moving).append(
-                (value.words[0], scale) if not value.depth else (value.words[0], scale, value.depth)
-            )
+            if value.depth:
+                moving.append((value, scale))
+            else:
+                fixed.append((value.words[0], scale))
             continue
         fixed.append((ctx.base(side), scale))
         if isinstance(side.moving, Register):
-            moving.append((side.moving, scale, ctx.moving[side.moving]))
+            depth = ctx.moving[side.moving]
+            moving.append((Value("scalar", "s32", (side.moving,), depth), scale))
         else:
             constant += scale * side.moving
-    for term, scale in form.terms:
-        value = compute(ctx, term, frame)
-        moving.append((value.words[0], scale, value.depth))
+    moving += [(compute(ctx, term, frame), scale) for term, scale in form.terms]
     array = load.args[0].args[0]
     name = ("base", array, constant, tuple(fixed))
-    address = ctx.once(name, lambda: _sum(ctx, ctx.pointer(array), constant, fixed, dtype))
-    depth = 0
-    for word, scale, at in sorted(moving, key=lambda part: part[2]):
-        depth = max(depth, at)
-        part = ("moved", address, word, scale)
-        if part not in ctx.memo:
-            with ctx.builder.at(depth):
-                moved = _sum(ctx, address, 0, [(word, scale)], dtype)
-            ctx.memo[part] = Value("scalar", "s32", (moved,), depth)
-        address = ctx.memo[part].words[0]
-    return address, depth
+    start = ctx.once(name, lambda: _sum(ctx, ctx.pointer(array), constant, fixed, dtype))
+    address = Value("scalar", "s32", (start,), 0)
+    for value, scale in sorted(moving, key=lambda part: (len(part[0].words), part[0].depth)):
+        address = _moved(ctx, address, value, scale, frame, dtype)
+    return address, address.depth
+
+
+def _moved(
+    ctx: Context, address: Value, value: Value, scale: int, frame: Frame, dtype: Dtype
+) -> Value:
+    """Addresses `scale * value` elements further on."""
+    name = ("moved", address.words, value.words, scale)
+    if name not in ctx.memo:
+        depth = max(address.depth, value.depth)
+        with ctx.builder.at(depth):
+            ctx.memo[name] = each(
+                (address, value),
+                frame,
+                lambda at, word: _sum(ctx, at, 0, [(word, scale)], dtype),
+                "s32",
+                depth,
+            )
+    return ctx.memo[name]
 
 
 def _sum(
@@ -173,13 +188,6 @@ def _sum(
             address = b.op("mad_lo_s64", b.op("cvt_s64_s32", word), step_bytes, address)
     offset_bytes = constant * dtype.size_bytes
     return b.op("add_s64", address, offset_bytes) if offset_bytes else address
-
-
-def _scattered(ctx: Context, load: Any, frame: Frame, dtype: Dtype, kind: Any) -> Access:
-    raise LoweringError(
-        f"lowering: the index of {load} depends on a tile's axis through //, %, min, max or a "
-        "load, which is not lowered yet; an affine index of the tile's axes would be"
-    )
 
 
 # ---- words ---------------------------------------------------------------------------------------
@@ -213,11 +221,25 @@ def spans(
 
 def grouped(found: Access, frame: Frame, size_bytes: int) -> list[list[Element]]:
     """The elements in runs that one instruction can move; all of a run are inside, or none."""
-    offsets = [element.offset_bytes for element in found.elements]
+    by_base: dict[Register, list[Element]] = {}
+    for element in found.elements:
+        by_base.setdefault(element.base, []).append(element)
+    return [
+        run
+        for elements in by_base.values()
+        for run in _runs(elements, found.align_bytes, frame, size_bytes)
+    ]
+
+
+def _runs(
+    elements: list[Element], align_bytes: int, frame: Frame, size_bytes: int
+) -> list[list[Element]]:
+    offsets = [element.offset_bytes for element in elements]
     row, column = _uniform(frame.row), _uniform(frame.column)
+    chosen: list[list[Element]] = []
     for most in (column, min(row, column)):
-        runs = spans(offsets, size_bytes, found.align_bytes, min(16, size_bytes * most))
-        chosen = [[found.elements[index] for index in run] for run in runs]
+        runs = spans(offsets, size_bytes, align_bytes, min(16, size_bytes * most))
+        chosen = [[elements[index] for index in run] for run in runs]
         if all(len({element.place[0] for element in run}) == 1 for run in chosen):
             break  # runs along rows: only the columns' bound can cut them
     return chosen
@@ -238,11 +260,11 @@ def load_words(ctx: Context, load: Any, frame: Frame, *, here: bool = False) -> 
     words: list[Word] = []
     with ctx.builder.at(depth):
         for run in grouped(found, frame, dtype.size_bytes):
-            words += _load_run(ctx, found.base, run, dtype)
+            words += _load_run(ctx, run, dtype)
     return words
 
 
-def _load_run(ctx: Context, base: Register, run: list[Element], dtype: Dtype) -> list[Word]:
+def _load_run(ctx: Context, run: list[Element], dtype: Dtype) -> list[Word]:
     b = ctx.builder
     width_bytes = len(run) * dtype.size_bytes
     kind = "f32" if dtype.name == "f32" else "b16" if width_bytes == 2 else "b32"
@@ -257,11 +279,11 @@ def _load_run(ctx: Context, base: Register, run: list[Element], dtype: Dtype) ->
         f"ld_global_nc_{vector}{kind}",
         guard=predicate,
         d=registers if count > 1 else registers[0],
-        a=Address(base, run[0].offset_bytes),
+        a=Address(run[0].base, run[0].offset_bytes),
     )
-    each = len(run) // count
+    length = len(run) // count
     return [
-        Word(register, tuple(e.place for e in run[i * each : (i + 1) * each]))
+        Word(register, tuple(e.place for e in run[i * length : (i + 1) * length]))
         for i, register in enumerate(registers)
     ]
 
@@ -317,11 +339,11 @@ def store_values(
         guard = run[0].inside
         if only is not None:
             guard = only if guard is None else ctx.builder.op("and_pred", guard, only)
-        _store_run(ctx, found.base, run, words, dtype, guard)
+        _store_run(ctx, run, words, dtype, guard)
 
 
 def _store_run(
-    ctx: Context, base: Register, run: list[Element], words: list[Any], dtype: Dtype, guard: Any
+    ctx: Context, run: list[Element], words: list[Any], dtype: Dtype, guard: Any
 ) -> None:
     b = ctx.builder
     if dtype.name == "f32":
@@ -337,7 +359,7 @@ def _store_run(
     b.put(
         f"st_global_{vector}{kind}",
         guard=guard,
-        a=Address(base, run[0].offset_bytes),
+        a=Address(run[0].base, run[0].offset_bytes),
         b=packed if len(packed) > 1 else packed[0],
     )
 

@@ -126,10 +126,9 @@ class Session:
 
     def narrow(self, wanted: Sequence[tuple[Any, Sequence[Any]]]) -> None:
         """Ask for the folds over an axis that have only the given channels, closed under bases."""
-        for axis, channels in wanted:
-            chosen = " ".join(map(text, channels))
-            self.run(f"(narrow (set-of {chosen}) {text(axis)})")
-        self.run("(run-schedule (repeat 2 (run absorption)))")
+        facts = [f"(narrow (set-of {' '.join(map(text, chosen))}) {text(a)})" for a, chosen in wanted]
+        if facts:
+            self.run("\n".join([*facts, "(run-schedule (repeat 2 (run absorption)))"]))
 
     def bracket(self, blocks: Mapping[Any, int], shares: Mapping[Any, int] | None = None) -> None:
         """Ask for towers: fold blocks by axis, and serial steps a block of the grid by axis."""
@@ -139,11 +138,14 @@ class Session:
 
     def holds(self, place: int, term: Expr) -> bool:
         """Whether the term is a member of the class of the output at that place."""
-        names, equations = shared(term)
+        bindings, name = shared(term)
+        self.run("(push)")
         try:
-            self.run(f"(check {' '.join(equations)} (result {place} {names[term]}))")
+            self.run("\n".join([*bindings, f"(check (result {place} {name}))"]))
         except self._error:
             return False
+        finally:
+            self.run("(pop)")
         return True
 
     def freeze(self) -> Any:
@@ -155,20 +157,19 @@ class Session:
         return self._graph
 
 
-def shared(term: Term) -> tuple[dict[Term, str], list[str]]:
-    """A term as a query: an equation for each shared part, and what to call each part.
+def shared(term: Term) -> tuple[list[str], str]:
+    """A term as egglog text: a binding for each shared part, and the name of the whole.
 
-    Written out as one text a term may be exponentially long.
+    Written out as one text a term may be exponentially long, and as one query it takes as long.
     """
     names: dict[Term, str] = {}
-    equations = []
+    bindings = []
     for place, node in enumerate(subterms(term)):
-        written = flat_text(node, names)
-        names[node] = written
+        names[node] = flat_text(node, names)
         if node.sort in ("Expr", "Chan", "State"):
-            names[node] = f"v{place}"
-            equations.append(f"(= v{place} {written})")
-    return names, equations
+            bindings.append(f"(let $v{place} {names[node]})")
+            names[node] = f"$v{place}"
+    return bindings, names[term]
 
 
 def _additions(roots: Sequence[Expr]) -> list[str]:

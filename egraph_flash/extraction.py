@@ -26,18 +26,23 @@ from .terms import Term, make, subterms
 
 PLACES = ("fuse", "cut")
 _MAX_POOLED_AXES = 2  # with more, only a few of the subsets are tried
-_MAX_CUTS = 6
+_MAX_CUTS = 8
 
+Axes = frozenset[Axis]
 # (rank, number of pooled axes, digests of the terms, the terms)
 Solution = tuple[Rank, int, tuple[str, ...], tuple[Any, ...]]
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """How the dials stand: axes with pooled carriers, and classes that go through memory."""
+    """How the dials stand: axes with pooled carriers, and what goes through memory.
+
+    `cuts` are sets of axes: every contraction whose result has just these axes is stored. To cut
+    one class alone would only make the program inside use another form of the same thing.
+    """
 
     pooled: frozenset[Axis]
-    cuts: frozenset[Klass] = frozenset()
+    cuts: frozenset[Axes] = frozenset()
     store_all: bool = False
 
 
@@ -140,10 +145,10 @@ class Search:
     def _with_cuts(self, solution: Solution, choice: Choice) -> Solution:
         """The solution with inner contractions sent through memory as long as that pays."""
         cuts = choice.cuts
-        for klass in self._inner(solution[-1])[:_MAX_CUTS]:
-            trial = self._solve(Choice(choice.pooled, cuts | {klass}))
+        for axes in self._inner(solution[-1])[:_MAX_CUTS]:
+            trial = self._solve(Choice(choice.pooled, cuts | {axes}))
             if trial is not None and trial < solution:
-                solution, cuts = trial, cuts | {klass}
+                solution, cuts = trial, cuts | {axes}
         return solution
 
     def _solve(self, choice: Choice) -> Solution | None:
@@ -186,21 +191,15 @@ class Search:
         return channel in self.frozen.pools[axis]
 
     def _stored(self, choice: Choice, klass: Klass, term: Any) -> bool:
-        if not choice.store_all and klass not in choice.cuts:
+        if not choice.store_all and klass.free not in choice.cuts:
             return False
         return term.head in ("Red", "Get") and any(klass.having("Mat"))
 
-    def _inner(self, terms: tuple[Any, ...]) -> list[Klass]:
-        """The classes of inner contractions, which a pass computes again for each of its blocks."""
+    def _inner(self, terms: tuple[Any, ...]) -> list[Axes]:
+        """The axes of inner contractions, which a pass computes again for each of its blocks."""
         outline = self.analyst.joined(terms)
-        found: dict[Klass, None] = {}
-        for item in outline.passes.values():
-            for done in item.body.ops:
-                if isinstance(done, Term) and done.head == "Red" and done is not item.place:
-                    klass = self.solver.klass_of.get(done)
-                    if klass is not None:
-                        found[klass] = None
-        return list(found)
+        inner = dict.fromkeys(part for item in outline.passes.values() for part in item.body.inner)
+        return list(dict.fromkeys(frozenset(part.axes) for part in inner))
 
     # ---- the finished term -----------------------------------------------------------------------
 

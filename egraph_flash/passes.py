@@ -19,7 +19,7 @@ from .cost import Work, predict
 from .dtypes import DTYPES
 from .free import free
 from .machines import Machine
-from .terms import Chan, Term
+from .terms import Chan, Term, make
 
 Axes = frozenset[Axis]
 MATRIX_DTYPES = ("f16", "bf16")
@@ -35,10 +35,12 @@ class Body:
 
     ops: dict[Any, tuple[str, Axes]] = field(default_factory=dict)
     loads: dict[Term, Axes] = field(default_factory=dict)
+    inner: dict[Term, None] = field(default_factory=dict)  # results of contractions inside
 
     def include(self, other: Body) -> None:
         self.ops.update(other.ops)
         self.loads.update(other.loads)
+        self.inner.update(other.inner)
 
 
 @dataclass(eq=False)
@@ -53,6 +55,13 @@ class Pass:
     unsafe: frozenset[Term]
     stored: bool = False  # computed for a buffer, so no other pass can contain it
     cost_us: float = 0.0
+
+    @property
+    def results(self) -> list[Any]:
+        """The expressions that read it."""
+        if self.place.head == "Red":
+            return [self.place]
+        return [make("Get", self.place, channel) for channel in self.used]
 
     @cached_property
     def contracts(self) -> bool:
@@ -184,6 +193,7 @@ class Analyst:
             for inner in outline.passes.values():
                 if axis in inner.free:
                     body.include(inner.body)
+                    body.inner.update(dict.fromkeys(inner.results))
                 else:
                     self._merge(hoisted, [inner])
         along = frozenset(free(channel)) | {axis}

@@ -106,7 +106,8 @@ class _Splitter:
             for body in bodies
             for inner in _outermost(body, _REDUCTIONS)
         }
-        return rewrite(get, {old: new for old, new in change.items() if old is not new})
+        get = rewrite(get, {old: new for old, new in change.items() if old is not new})
+        return rewrite(get, {red: self.buffer(red) for red in _with_columns(get)})
 
     def _inner(self, node: Any) -> Any:
         """A reduction inside a fold's body: plain, and itself without reductions."""
@@ -153,6 +154,14 @@ def _as_get(node: Any) -> Any:
     monoid, axis, body = node.args
     channel = make("Ch", monoid, body)
     return make("Get", make("Fold", axis, make("Flat"), make("Lift", (channel,))), channel)
+
+
+def _with_columns(get: Any) -> list[Any]:
+    """Reductions in a fold's body that vary along its column axis: no tile of the body has it."""
+    axis, axes = get.args[0].args[0].root, free(get)
+    column = assign_roles(closure((get.args[1],)), axis, axes).column
+    inner = (red for part in _lifts(get.args[1]) for red in _outermost(part, ("Red",)))
+    return [red for red in dict.fromkeys(inner) if column is not None and column in free(red)]
 
 
 def _plain(node: Any) -> Any:
