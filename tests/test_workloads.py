@@ -1,0 +1,76 @@
+"""Expressions of every kind through the whole pipeline, run by the simulator, against float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from egraph_flash import evaluate, f32, optimize
+from egraph_flash.dtypes import Array
+from egraph_flash.kernel import Kernel
+from tests.support.fresh import fresh_rng
+from tests.support.workloads import WORKLOADS
+
+# Larger than the defaults, so that tiles are full, half full and more than one.
+LARGER: dict[str, dict[str, int]] = {
+    "attention": {"m": 70, "n": 150, "d": 32, "e": 48},
+    "attention_causal": {"m": 70, "n": 150, "d": 32, "e": 48},
+    "attention_grouped": {"m": 33, "n": 90, "d": 32, "e": 32},
+    "kernel_regression": {"m": 70, "n": 150, "d": 32, "e": 48},
+    "sink": {"m": 70, "n": 150, "d": 32, "e": 48},
+    "variance": {"m": 37, "n": 300},
+    "log_sum_exp": {"m": 37, "n": 300},
+}
+CASES = [(name, {}) for name in WORKLOADS] + list(LARGER.items())
+
+
+def arrays_for(kernel: Kernel, rng: np.random.Generator) -> dict[str, Array]:
+    return {
+        spec.name: rng.integers(0, 3, spec.shape).astype(spec.dtype.storage)
+        if spec.dtype.is_integer
+        else spec.dtype.encode(rng.standard_normal(spec.shape))
+        for spec in kernel.inputs
+    }
+
+
+def tolerance(kernel: Kernel, reference: Array) -> float:
+    """f32 arithmetic, and where an atom rounds computed operands, their dtype's rounding."""
+    rounded = 2.0**-11 if "mma.sync" in kernel.ptx else 2.0**-20
+    return 2 * rounded * max(1.0, float(np.abs(reference).max()))
+
+
+@pytest.mark.parametrize(("name", "extents"), CASES, ids=lambda value: str(value))
+def test_workloads_are_right(name: str, extents: dict[str, int]) -> None:
+    expr = WORKLOADS[name](**extents)
+    outputs = expr if isinstance(expr, tuple) else (expr,)
+    given = tuple(output.cast(f32) for output in outputs)
+    kernel = optimize(given if len(given) > 1 else given[0], "sm_120", name=name)
+    arrays = arrays_for(kernel, fresh_rng())
+    results: Any = kernel.run(backend="sim", **arrays)
+    results = results if isinstance(results, tuple) else (results,)
+    reals = {spec.name: spec.dtype.decode(arrays[spec.name]) for spec in kernel.inputs}
+    for result, reference in zip(results, evaluate(outputs, reals), strict=True):
+        assert not np.isnan(reference).any()
+        finite = np.isfinite(reference)
+        np.testing.assert_array_equal(result[~finite], reference[~finite])
+        worst = np.abs(result[finite] - reference[finite]).max(initial=0.0)
+        assert worst <= tolerance(kernel, reference[finite])
+
+
+def test_kernel_regression_is_one_safe_pass_on_tensor_cores() -> None:
+    """Nobody named it; its squared norms, which no matrix product computes, ride along."""
+    expr = WORKLOADS["kernel_regression"](m=256, n=512, d=64, e=64)
+    kernel = optimize(expr, "sm_120")
+    assert kernel.passes == len(kernel.plan.launches) == 1
+    assert kernel.derivation.steps[-1].unsafe == 0
+    assert kernel.schedule["TILE@d"].startswith("a:mma_m16n8k16_f16")
+    assert kernel.schedule["TILE@n"].startswith("a:mma_m16n8k16_f16")
+    arrays = {
+        spec.name: (0.3 * fresh_rng().standard_normal(spec.shape)).astype(np.float16)
+        for spec in kernel.inputs
+    }
+    reals = {name: array.astype(np.float64) for name, array in arrays.items()}
+    result = kernel.run(backend="sim", **arrays)
+    assert np.abs(result - evaluate(expr, reals)).max() < 1e-3
