@@ -88,7 +88,7 @@ class Context:
 
     def _base(self, side: Side, origin: Register | None) -> Register:
         b = self.builder
-        total: Any = None
+        total: Register | None = None
         for shift, mask, step in lane_runs(side.lane_steps):
             part = b.op("shr_u32", self.lane, shift) if shift else self.lane
             part = b.op("and_b32", part, mask)

@@ -237,15 +237,17 @@ def _unbounded(ctx: Context, term: Any) -> bool:
         return False
     if term.head == "Div" and absence_of(term.args[1], ctx.absent) & ZERO:
         return True
-    if term.head in ("Sub", "Neg") and term.args[-1] not in ctx.upper:
-        if absence_of(term.args[-1], ctx.absent) & LOG:
-            return True
+    subtracted = term.args[-1] if term.head in ("Sub", "Neg") else None
+    if subtracted is not None and subtracted not in ctx.upper:
+        return bool(absence_of(subtracted, ctx.absent) & LOG) or _any_unbounded(ctx, term)
+    return _any_unbounded(ctx, term)
+
+
+def _any_unbounded(ctx: Context, term: Any) -> bool:
     return any(_unbounded(ctx, child) for child in term.args)
 
 
-def _guarded_product(
-    ctx: Context, operands: tuple[Value, ...], zero: int, frame: Frame
-) -> Value:
+def _guarded_product(ctx: Context, operands: tuple[Value, ...], zero: int, frame: Frame) -> Value:
     """a * b with 0 * inf = 0, where the operand numbered `zero` may be an absent 0."""
     product = _emit(ctx, REAL["Mul"], operands, frame, "f32")
     return _emit(

@@ -14,12 +14,12 @@ from .ptx import Register
 class Side:
     """One side of a tile: the coordinates along `axis` that a thread's registers hold.
 
-    Register index i holds `origin + lane part + warp part + moving + offsets[i]`: the lane part
-    adds `lane_steps[b]` for each set bit b of the lane, the warp part `warp_step` times the
-    warp's place among `warps` (counted from `warp_stride` threads of warps), the origin is the
-    block's own first coordinate (a multiple of `extent`), and `moving` is a loop's counter, a
-    multiple of `moving_step`, or a constant. `interleave` is how many
-    atoms take turns along the side. `bound` is where the axis ends, if elements past it may occur and must be masked.
+    Register index i holds `origin + lane part + warp part + moving + offsets[i]`. The lane part
+    adds `lane_steps[b]` for each set bit b of the lane; the warp part is `warp_step` times the
+    warp's place among `warps`, which are `warp_stride` warps apart; the origin is the block's own
+    first coordinate, a multiple of `extent`; `moving` is a constant, or a loop's counter that is
+    a multiple of `moving_step`. `interleave` is how many atoms take turns along the side. `bound`
+    is where the axis ends, if coordinates past it occur and must be masked.
     """
 
     axis: Axis | None

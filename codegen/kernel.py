@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..absence import Kinds, absence_of
+from ..axes import size_of
 from ..dtypes import DTYPES
 from ..plan import Buffer, Launch, Plan, Pointer, Role
 from ..scheduling import Scheduled
-from ..axes import size_of
 from .lowering import Limits, Lowered, lower
 from .ptx import PTX_VERSION, Module
 from .ptx_text import emit

@@ -115,9 +115,7 @@ def inside(ctx: Context, frame: Frame, kind: str, place: Place) -> Any:
     return ctx.memo[name].words[0]
 
 
-def _bases(
-    ctx: Context, load: Any, form: Affine, frame: Frame, dtype: Dtype
-) -> tuple[Value, int]:
+def _bases(ctx: Context, load: Any, form: Affine, frame: Frame, dtype: Dtype) -> tuple[Value, int]:
     """The addresses of the elements at offset 0, and the loop depth at which they are known.
 
     There is one, or one for each row or column on which a part of the index depends that is not

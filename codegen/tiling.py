@@ -145,7 +145,8 @@ class _Writer:
         masked: bool,
     ) -> None:
         fold, column = self.roles.fold, self.roles.column
-        assert fold is not None and column is not None, "a contraction over the fold has columns"
+        assert fold is not None, "a contraction over the fold has one"
+        assert column is not None, "a contraction over the fold has columns"
         start = self.old[channel]
         if is_twisted(channel):
             start = self.fresh("t")

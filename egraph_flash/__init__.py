@@ -20,15 +20,14 @@ from .expressions import (
     tanh,
     where,
 )
+from .pipeline import optimize
 
 if TYPE_CHECKING:
     from .evaluation import evaluate
-    from .pipeline import optimize
 
 __version__ = "0.1.0"
 
-# imported on first use: modules have other names than what they export
-_LATE = {"evaluate": "evaluation", "optimize": "pipeline"}
+_LATE = {"evaluate": "evaluation"}  # imported on first use
 
 __all__ = [
     "Axis",

@@ -24,11 +24,11 @@ def _none(*values: Array) -> Flag:
 
 
 def _log_absent(value: Array, absent: Flag) -> Flag:
-    return absent & (value == -np.inf)
+    return np.asarray(absent & (value == -np.inf))
 
 
 def _zero_absent(value: Array, absent: Flag) -> Flag:
-    return absent & (value == 0)
+    return np.asarray(absent & (value == 0))
 
 
 def _add(a: Array, x: Flag, b: Array, y: Flag) -> Flag:
@@ -57,7 +57,7 @@ def _where(c: Array, z: Flag, a: Array, x: Flag, b: Array, y: Flag) -> Flag:
 
 
 def _keep(a: Array, x: Flag) -> Flag:
-    return x & ((a == 0) | (a == -np.inf))
+    return np.asarray(x & ((a == 0) | (a == -np.inf)))
 
 
 def _zeros(a: Array, x: Flag) -> Flag:

@@ -68,22 +68,28 @@ class Axis(Term):
 
     @property
     def index(self) -> Expr:
-        return make("Idx", self)  # type: ignore[no-any-return]
+        index: Expr = make("Idx", self)
+        return index
 
     def __add__(self, other: Any) -> Expr:
-        return self.index + other
+        made: Expr = self.index + other
+        return made
 
     def __sub__(self, other: Any) -> Expr:
-        return self.index - other
+        made: Expr = self.index - other
+        return made
 
     def __mul__(self, other: Any) -> Expr:
-        return self.index * other
+        made: Expr = self.index * other
+        return made
 
     def __floordiv__(self, other: Any) -> Expr:
-        return self.index // other
+        made: Expr = self.index // other
+        return made
 
     def __mod__(self, other: Any) -> Expr:
-        return self.index % other
+        made: Expr = self.index % other
+        return made
 
     __radd__, __rmul__ = __add__, __mul__
 

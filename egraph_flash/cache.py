@@ -7,13 +7,14 @@ import functools
 import hashlib
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from .record import Record, from_json, to_json
-from .runtime.assemble import Assembly, assemble, assembler_version
+
+if TYPE_CHECKING:
+    from .runtime.assembler import Assembly
 
 VARIABLE = "EGRAPH_FLASH_CACHE"
 _OFF = ("0", "off")
@@ -78,6 +79,8 @@ def store_record(key: str, record: Record) -> None:
 
 def assembled(ptx: str, target: str) -> Assembly:
     """PTX text as a cubin for `target`: from the cache, else assembled and kept."""
+    from .runtime.assembler import Assembly, assemble, assembler_version
+
     name = f"{_key('cubin', assembler_version(), target, ptx)}.cubin"
     found = _load(name, Assembly.from_bytes)
     if found is None:
@@ -113,6 +116,8 @@ def _store(name: str, payload: bytes) -> None:
 
     A cache that cannot be written is no error: one line on stderr says so.
     """
+    import tempfile
+
     here = folder()
     if here is None:
         return

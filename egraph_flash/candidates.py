@@ -88,7 +88,11 @@ def _of_atom(stage: Stage, kind: Atom, seeds: Sequence[Tile]) -> Iterator[Candid
     row_atoms = _with(ROW_ATOMS, (seed.row_atoms for seed in mine))
     blocks = _with(
         BLOCKS[family(kind)],
-        (n for seed in mine for n in (seed.column_atoms * kind.columns, seed.depth_steps * kind.depth)),
+        (
+            n
+            for seed in mine
+            for n in (seed.column_atoms * kind.columns, seed.depth_steps * kind.depth)
+        ),
     )
     columns = _column_choices(stage, kind, mine)
     depths = {

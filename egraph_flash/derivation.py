@@ -155,8 +155,10 @@ def _twist(carrier: frozenset[Klass]) -> bool:
 
 def _check(search: Search, chain: list[_Member]) -> None:
     search.admit([term for member in chain for term in member.terms])
-    for member in chain:
-        assert search.members(member.terms), f"{member.family}: not a member of its class"
+    claims = [(m.family, pair) for m in chain for pair in enumerate(m.terms)]
+    held = search.session.members([pair for _, pair in claims])
+    wrong = [family for (family, _), is_member in zip(claims, held, strict=True) if not is_member]
+    assert not wrong, f"not members of their classes: {wrong}"
 
 
 def _errors(extraction: Extraction, chain: list[_Member]) -> list[float]:

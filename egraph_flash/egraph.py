@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .engine import bindings
 from .errors import EgraphFlashError
 from .free import free
 from .notation import flat_text, text
@@ -74,12 +75,11 @@ class Session:
     """
 
     def __init__(self, roots: Sequence[Expr], more: Sequence[str] = ()) -> None:
-        from egglog import bindings
-
+        engine = bindings()
         self.roots = tuple(roots)
         self.hits: Counter[str] = Counter()
-        self._error = bindings.EggSmolError
-        self._graph = bindings.EGraph()
+        self._error = engine.EggSmolError
+        self._graph = engine.EGraph()
         for part in (*program_parts(), *more):
             self.run(part)
         for part in _additions(self.roots):
@@ -126,7 +126,9 @@ class Session:
 
     def narrow(self, wanted: Sequence[tuple[Any, Sequence[Any]]]) -> None:
         """Ask for the folds over an axis that have only the given channels, closed under bases."""
-        facts = [f"(narrow (set-of {' '.join(map(text, chosen))}) {text(a)})" for a, chosen in wanted]
+        facts = [
+            f"(narrow (set-of {' '.join(map(text, chosen))}) {text(a)})" for a, chosen in wanted
+        ]
         if facts:
             self.run("\n".join([*facts, "(run-schedule (repeat 2 (run absorption)))"]))
 
@@ -138,14 +140,26 @@ class Session:
 
     def holds(self, place: int, term: Expr) -> bool:
         """Whether the term is a member of the class of the output at that place."""
-        bindings, name = shared(term)
+        return self.members([(place, term)])[0]
+
+    def members(self, claims: Sequence[tuple[int, Expr]]) -> list[bool]:
+        """For each (place, term) whether the term is in the class of that output.
+
+        The terms are added for the time of the question, so that shared parts are asked once.
+        """
+        bindings, names = shared(*(term for _, term in claims))
         self.run("(push)")
         try:
-            self.run("\n".join([*bindings, f"(check (result {place} {name}))"]))
-        except self._error:
-            return False
+            self.run("\n".join(bindings))
+            return [self._succeeds(f"(check (result {place} {names[t]}))") for place, t in claims]
         finally:
             self.run("(pop)")
+
+    def _succeeds(self, check: str) -> bool:
+        try:
+            self.run(check)
+        except self._error:
+            return False
         return True
 
     def freeze(self) -> Any:
@@ -157,19 +171,19 @@ class Session:
         return self._graph
 
 
-def shared(term: Term) -> tuple[list[str], str]:
-    """A term as egglog text: a binding for each shared part, and the name of the whole.
+def shared(*terms: Term) -> tuple[list[str], dict[Term, str]]:
+    """Terms as egglog text: a binding for each part, and how each part is called.
 
     Written out as one text a term may be exponentially long, and as one query it takes as long.
     """
     names: dict[Term, str] = {}
     bindings = []
-    for place, node in enumerate(subterms(term)):
+    for place, node in enumerate(subterms(*terms)):
         names[node] = flat_text(node, names)
         if node.sort in ("Expr", "Chan", "State"):
             bindings.append(f"(let $v{place} {names[node]})")
             names[node] = f"$v{place}"
-    return bindings, names[term]
+    return bindings, names
 
 
 def _additions(roots: Sequence[Expr]) -> list[str]:

@@ -15,7 +15,7 @@ from .dtypes import Array
 from .errors import DeviceError, InputError
 from .record import Record
 from .runtime import device, results, streams
-from .runtime.assemble import Assembly
+from .runtime.assembler import Assembly
 from .runtime.launch import place
 
 if TYPE_CHECKING:

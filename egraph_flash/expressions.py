@@ -87,7 +87,8 @@ class Operand:
     def __invert__(self) -> Expr:
         return _apply("Not", self)
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        return id(self)
 
     def sum(self, *axes: Axis) -> Expr:
         """Σ over `axes`, the first one innermost. An axis without elements gives 0."""
@@ -112,7 +113,9 @@ class Expr(Operand, Term):
 
     sort = "Expr"
     __slots__ = ()
-    __hash__ = Term.__hash__
+
+    def __hash__(self) -> int:
+        return Term.__hash__(self)
 
     @property
     def expr(self) -> Expr:
@@ -159,7 +162,7 @@ class Tensor(Operand):
     and % by constants, min, max) or an element of an integer tensor at such an index.
     """
 
-    __slots__ = ("axes", "dtype", "expr", "name", "term")
+    __slots__ = ("_expr", "axes", "dtype", "name", "term")
 
     def __init__(self, name: str, axes: tuple[Axis, ...], dtype: Dtype) -> None:
         if not name.isidentifier():
@@ -171,7 +174,11 @@ class Tensor(Operand):
         _check_names(f"tensor {name!r}", axes)
         self.name, self.axes, self.dtype = name, tuple(axes), dtype
         self.term = make("Array", name, dtype.name, tuple(axis.extent for axis in axes))
-        self.expr = make("Load", self.term, tuple(axis.index for axis in axes))
+        self._expr: Expr = make("Load", self.term, tuple(axis.index for axis in axes))
+
+    @property
+    def expr(self) -> Expr:
+        return self._expr
 
     def __repr__(self) -> str:
         return f"{self.name}[{', '.join(map(repr, self.axes))}]"

@@ -22,7 +22,7 @@ from .machines import Machine
 from .passes import Analyst, Outline
 from .shaping import flat_folds, keep_result, shaped, towers
 from .solver import Rank, Solver
-from .terms import Term, make, subterms
+from .terms import make, subterms
 
 PLACES = ("fuse", "cut")
 _MAX_POOLED_AXES = 2  # with more, only a few of the subsets are tried
@@ -243,7 +243,7 @@ class Search:
 
     def members(self, terms: tuple[Any, ...]) -> bool:
         """Whether each term (canonical names) is in the class of its output."""
-        return all(self.session.holds(place, term) for place, term in enumerate(terms))
+        return all(self.session.members(list(enumerate(terms))))
 
 
 def bracket(

@@ -80,7 +80,8 @@ def bounds(term: Any, within: dict[Axis, Bounds] | None = None) -> Bounds:
     combine = _INTERVALS.get(term.head)
     if combine is None:
         return UNBOUNDED
-    return combine(*(bounds(child, within) for child in term.args))
+    found: Bounds = combine(*(bounds(child, within) for child in term.args))
+    return found
 
 
 def _products(a: Bounds, b: Bounds) -> Bounds:

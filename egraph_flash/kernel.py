@@ -6,16 +6,15 @@ import functools
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from . import cache, execution
-from .binding import bind
+from . import cache
 from .errors import ExpressionError
 from .notation import parse
-from .notices import SimulationWarning
+from .notices import SimulationWarning, SpillWarning
 from .plan import Plan
 from .record import Cost, Derivation, Record, Schedule, Spec
 
 if TYPE_CHECKING:
-    from .runtime.assemble import Assembly
+    from .runtime.assembler import Assembly
     from .simulator import Counters
 
 _RESERVED = ("out", "stream", "backend")
@@ -124,7 +123,16 @@ class Kernel:
 
         From the disk cache where it was assembled before; AssemblyError where it is refused.
         """
-        return cache.assembled(self.ptx, self.target)
+        made = cache.assembled(self.ptx, self.target)
+        spilled = [f"{e.name} {e.spill_bytes} bytes" for e in made.entries if e.spill_bytes]
+        if spilled:
+            warnings.warn(
+                f"{self.name}: the assembler spilled registers of {', '.join(spilled)}; "
+                f"a smaller TILE or a higher REGS than in {dict(self.schedule)} avoids it",
+                SpillWarning,
+                stacklevel=3,
+            )
+        return made
 
     @property
     def cubin(self) -> bytes:
@@ -156,6 +164,9 @@ class Kernel:
         return self._run(backend, out, stream, arrays)
 
     def _run(self, forced: str | None, out: Any, stream: Any, arrays: dict[str, Any]) -> Any:
+        from . import execution  # imported when something runs: a cached kernel is had without
+        from .binding import bind
+
         bound = bind(self.record, arrays, out)
         if execution.choose(self.record, bound, forced) == "gpu":
             return execution.run_on_gpu(self.record, bound, self.assembly, stream)

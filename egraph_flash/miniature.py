@@ -29,6 +29,7 @@ class Miniature:
     def __init__(self, roots: Sequence[Any], others: Sequence[Any]) -> None:
         nodes = subterms(*roots, *others)
         self.change: dict[Term, Any] = {}
+        self.values: dict[Term, Array] = {}
         self._shorten_axes(nodes)
         self._shorten_tensors(nodes)
         self._shorten_towers(nodes)
@@ -38,14 +39,17 @@ class Miniature:
 
     def differs(self, term: Any, root: Any) -> float:
         """The largest difference of the values of a term and a root, NaN where one has no value."""
-        a = evaluate(rewrite(root, self.change), self.arrays)
-        small = rewrite(term, self.change)
-        b = evaluate(small, self.arrays)
-        axes = rewrite(root, self.change).axes
+        small, axes = rewrite(term, self.change), rewrite(root, self.change).axes
+        a, b = self._value(root), self._value(term)
         b = np.transpose(b, [small.axes.index(axis) for axis in axes])
         with np.errstate(invalid="ignore"):
             difference = np.where(a == b, 0.0, np.abs(a - b))
         return float(np.max(difference, initial=0.0))
+
+    def _value(self, term: Any) -> Array:
+        if term not in self.values:
+            self.values[term] = evaluate(rewrite(term, self.change), self.arrays)
+        return self.values[term]
 
     # ---- the change ------------------------------------------------------------------------------
 

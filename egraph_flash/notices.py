@@ -11,5 +11,9 @@ class SimulationWarning(EgraphFlashWarning):
     """No GPU fits the kernel's target, so the simulator runs it; says how long that may take."""
 
 
+class SpillWarning(EgraphFlashWarning):
+    """The assembler ran out of registers where the plan had not, and put values into memory."""
+
+
 class CopyWarning(EgraphFlashWarning):
     """An array is not dense row-major and was copied before the kernel ran."""

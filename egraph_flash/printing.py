@@ -13,6 +13,7 @@ from typing import Any
 from .bench import Table
 from .checking import Error
 from .kernel import Kernel
+from .listing import listing
 from .notices import EgraphFlashWarning
 from .record import to_json
 

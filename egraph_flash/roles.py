@@ -159,8 +159,8 @@ def assign_roles(channels: Sequence[Chan], fold: Axis | None, axes: tuple[Axis, 
         if rows:
             row = max(rows, key=lambda axis: axis.size)
             return Roles(tuple(a for a in own if a not in (row, column)), row, column, fold)
-    row = max(reversed(own), key=lambda axis: axis.size, default=None)
-    return Roles(tuple(a for a in own if a is not row), row, None, fold)
+    longest = max(reversed(own), key=lambda axis: axis.size, default=None)
+    return Roles(tuple(a for a in own if a is not longest), longest, None, fold)
 
 
 def _rows(channels: Sequence[Chan], fold: Axis, own: tuple[Axis, ...], column: Axis) -> list[Axis]:

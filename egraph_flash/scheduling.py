@@ -84,10 +84,7 @@ def scopes(stages: Sequence[Stage]) -> list[dict[Axis, str]]:
         for axis in each:
             seen[axis.name] = seen.get(axis.name, 0) + 1
     return [
-        {
-            axis: axis.name if seen[axis.name] == 1 else f"{axis.name}.{index}"
-            for axis in each
-        }
+        {axis: axis.name if seen[axis.name] == 1 else f"{axis.name}.{index}" for axis in each}
         for index, each in enumerate(axes)
     ]
 
@@ -190,9 +187,7 @@ def _nearest(
     )
 
 
-def _reason(
-    stage: Stage, pin: str, tile: Tile, names: dict[Axis, str], machine: Machine
-) -> str:
+def _reason(stage: Stage, pin: str, tile: Tile, names: dict[Axis, str], machine: Machine) -> str:
     """Why no legal geometry has this tile, from the geometry that comes nearest to having it."""
     from .candidates import legal_atoms, unchecked
 
@@ -224,9 +219,7 @@ def _refused(
         for c in candidates(stage, machine, [tile])
         if any(t == best for _, t in c.tiles)
     )
-    why = {
-        _reason(stage, f"TILE@{name}", tile, scope, machine) for name in scope.values()
-    }
+    why = {_reason(stage, f"TILE@{name}", tile, scope, machine) for name in scope.values()}
     return ScheduleError(
         f"pin {pin}={tile}: no contraction accepts it ({'; '.join(sorted(why))}); "
         f"the nearest legal value is {best}"

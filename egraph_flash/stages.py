@@ -10,6 +10,7 @@ from .axes import Axis
 from .carriers import channels_of, closure, is_twisted, lift_of
 from .dtypes import Dtype, f32
 from .free import free
+from .request import Root
 from .roles import Roles, assign_roles
 from .terms import Chan, State, Term, make, rewrite, subterms
 
@@ -44,9 +45,6 @@ class Stage:
     @property
     def fold(self) -> Axis | None:
         return self.state.args[0] if self.state is not None else None
-
-
-Root = tuple[str, Any, tuple[Axis, ...], Dtype]
 
 
 def split(roots: Sequence[Root], taken: Iterable[str]) -> tuple[Stage, ...]:

@@ -21,10 +21,14 @@ from .stages import Stage
 from .terms import subterms
 
 # On which pipe each pointwise operator runs, and how many of its operations it takes there.
+_ON = {
+    "fma": ("Add", "Sub", "Mul", "Neg", "Abs"),
+    "alu": ("Max2", "Min2", "Where", "Lt", "Le", "Eq", "Ne", "And", "Or", "Not"),
+}
 PIPES: dict[str, dict[str, float]] = {
-    **dict.fromkeys(("Add", "Sub", "Mul", "Neg", "Abs"), {"fma": 1.0}),
-    **dict.fromkeys(("Max2", "Min2", "Where", "Lt", "Le", "Eq", "Ne", "And", "Or"), {"alu": 1.0}),
-    **dict.fromkeys(("FloorDiv", "Mod"), {"alu": 4.0}),
+    **{name: {pipe: 1.0} for pipe, names in _ON.items() for name in names},
+    "FloorDiv": {"alu": 4.0},
+    "Mod": {"alu": 4.0},
     "Exp": {"fma": 1.0, "mufu": 1.0},
     "Log": {"fma": 1.0, "mufu": 1.0},
     "Tanh": {"fma": 8.0, "mufu": 2.0},
@@ -149,9 +153,14 @@ class Counts:
             )
             pipes[each.pipe] += each.count * elements * share
         pipes["fma"] += known.rescaled * float(ctas) * rows * columns * steps
-        flop = 2.0 * ctas * rows * (
-            sum(width * _rounded(found.depth.size, kind.depth) for found in known.inner)
-            + len(known.outer) * columns * width
+        flop = (
+            2.0
+            * ctas
+            * rows
+            * (
+                sum(width * _rounded(found.depth.size, kind.depth) for found in known.inner)
+                + len(known.outer) * columns * width
+            )
         )
         handed = elements if known.inner and known.outer and kind.on_tensor_cores else 0.0
         return Work(

@@ -23,7 +23,11 @@ def scores_of(q: Tensor, k: Tensor, d: Axis, scale: float) -> Expr:
 
 # The perf shape.
 b, h, m, n, d, e = Axis.many(b=1, h=8, m=4096, n=4096, d=64, e=64)
-q, k, v = Tensor("q", (b, h, m, d), f16), Tensor("k", (b, h, n, d), f16), Tensor("v", (b, h, n, e), f16)
+q, k, v = (
+    Tensor("q", (b, h, m, d), f16),
+    Tensor("k", (b, h, n, d), f16),
+    Tensor("v", (b, h, n, e), f16),
+)
 s = scores_of(q, k, d, 64**-0.5)
 
 attention = (softmax(s, n) * v).sum(n)
@@ -56,7 +60,9 @@ kernel_regression = (closeness * z).sum(points) / closeness.sum(points)
 def plain(q: Array, k: Array, v: Array, causal: bool = False) -> Array:
     """Scores, scaled scores, probabilities and output, each rounded to the inputs' dtype."""
     dtype = q.dtype.type
-    scores = np.matmul(q.astype(np.float32), np.swapaxes(k, -1, -2).astype(np.float32)).astype(dtype)
+    scores = np.matmul(q.astype(np.float32), np.swapaxes(k, -1, -2).astype(np.float32)).astype(
+        dtype
+    )
     scaled = (scores * dtype(q.shape[-1] ** -0.5)).astype(np.float32)
     if causal:
         rows, columns = scaled.shape[-2:]

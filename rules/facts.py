@@ -186,6 +186,8 @@ KINDS: dict[str, Kind] = _registry(
         Kind("reduces", ("Axis",), "some reduction of the term binds the axis"),
         Kind("factor", ("Expr", "Axis"), "the split of this summand is wanted"),
         Kind("shift", ("Expr", "Axis"), "the invariant part of this exponent is wanted"),
+        Kind("atom-factor", ("Expr",), "a product takes the expression as it is"),
+        Kind("atom-exponent", ("Expr",), "an exponent takes the expression as it is"),
         Kind("streams", ("Expr", "Axis"), "one pass over the axis computes the expression"),
         Kind("carrier", ("Set Chan", "Axis"), "one pass over the axis folds these channels"),
         Kind("narrow", ("Set Chan", "Axis"), "the fold with only these channels is wanted"),

@@ -187,27 +187,45 @@ def _any(head: str) -> Any:
 
 
 def _atoms(example_of: dict[str, Any]) -> Iterator[Law]:
+    """Which expressions are atoms of a product, and of an exponent: by head."""
     for row in HEADS.values():
         if row.result != "Expr":
             continue
-        node = Equal(e, _any(row.name))
+        node = (Equal(e, _any(row.name)),)
         body = example_of[row.name]
         if row.name not in _FACTORED:
-            yield _law(
-                f"split-atom-{row.name.lower()}",
-                (wanted, node, varying),
-                (fact("split", e, k, one, zero, zero, e),),
-                body.sum(at.n),
-            )
+            name, atom = f"factor-{row.name.lower()}", fact("atom-factor", e)
+            yield _analysis(name, node, atom, body.sum(at.n))
         if row.name not in _SHIFTED:
-            yield _law(
-                f"shift-atom-{row.name.lower()}",
-                (fact("shift", e, k), node, varying),
-                (fact("shifted", e, k, zero, e),),
-                exp(body).sum(at.n),
-            )
+            name, atom = f"exponent-{row.name.lower()}", fact("atom-exponent", e)
+            yield _analysis(name, node, atom, exp(body).sum(at.n))
 
 
-ATOMS = tuple(_atoms(at.OF_HEAD))
+def _analysis(name: str, given: Sequence[Clause], then: Fact, example: Any) -> Law:
+    return Law(
+        name=f"homomorphism/atom-{name}",
+        phase="analysis",
+        source=_SOURCE,
+        example=example,
+        given=tuple(given),
+        then=(then,),
+    )
+
+
+ATOMS = (
+    *_atoms(at.OF_HEAD),
+    _law(
+        "split-atom",
+        (wanted, fact("atom-factor", e), varying),
+        (fact("split", e, k, one, zero, zero, e),),
+        at.x.sum(at.n),
+    ),
+    _law(
+        "shift-atom",
+        (fact("shift", e, k), fact("atom-exponent", e), varying),
+        (fact("shifted", e, k, zero, e),),
+        exp(at.x).sum(at.n),
+    ),
+)
 
 LAWS: tuple[Law, ...] = (*DEMAND, *SPLITS, *SHIFTS, *ATOMS)

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from egraph_flash import cache
-from egraph_flash.runtime import assemble as assemble_module
-from egraph_flash.runtime.assemble import Assembly
+from egraph_flash.runtime import assemble as assemble_text
+from egraph_flash.runtime.assembler import Assembly
 from tests.support import doubling
 
+ASSEMBLER = "egraph_flash.runtime.assembler"
 RECORD = doubling.record()
 KEY = "ab" + "0" * 62
 
@@ -165,14 +166,14 @@ def test_cubins_are_kept_for_each_assembler(monkeypatch: pytest.MonkeyPatch, fol
 
     def assemble(ptx: str, target: str) -> Assembly:
         calls.append(target)
-        return assemble_module(ptx, target)
+        return assemble_text(ptx, target)
 
-    monkeypatch.setattr(cache, "assemble", assemble)
+    monkeypatch.setattr(f"{ASSEMBLER}.assemble", assemble)
     first = cache.assembled(doubling.ptx(), "sm_120")
     assert cache.assembled(doubling.ptx(), "sm_120") == first
     assert calls == ["sm_120"]
     cache.assembled(doubling.ptx(target="sm_90"), "sm_90")
-    monkeypatch.setattr(cache, "assembler_version", lambda: "nvJitLink 99.0")
+    monkeypatch.setattr(f"{ASSEMBLER}.assembler_version", lambda: "nvJitLink 99.0")
     cache.assembled(doubling.ptx(), "sm_120")
     assert calls == ["sm_120", "sm_90", "sm_120"]
     assert len(entries(folder)) == 3

@@ -91,7 +91,7 @@ def test_compile_shows_what_was_found(spec: str, capsys: pytest.CaptureFixture[s
     ("emit", "wanted"),
     [
         ("derivation", "0. naive"),
-        ("term", "(Add x x)"),
+        ("term", "1 + 2"),
         ("schedule", "TILE=a:fma_f32\nPLACE=fold=fuse\n"),
         ("cost", "predicted on RTX 5090"),
         ("tile", "map y = x + x"),

@@ -129,7 +129,7 @@ def test_extracted_terms_are_equal(name: str, pins: dict[str, str], seed: int) -
     if name == "block" and pins == {}:
         pytest.skip("the free search of this one is for test-all")
     found = _extract(name, pins)
-    blocks = {axis: 4 for axis in found.passes_by_axis}
+    blocks = dict.fromkeys(found.passes_by_axis, 4)
     arrays = inputs(found.naive, np.random.default_rng(seed))
     for terms in (found.roots, bracket(found, blocks)):
         for root, term in zip(found.naive, terms, strict=True):

@@ -68,9 +68,8 @@ def test_assembles_when_asked() -> None:
 
 
 def test_terms_are_parsed_when_asked() -> None:
-    assert Kernel(doubling.record(), parse_term=str.upper).parsed_term == "(ADD X X)"
-    with pytest.raises(AttributeError, match="without a parser"):
-        _ = kernel().parsed_term
+    assert repr(kernel().term) == "1 + 2"
+    assert kernel().terms == (kernel().term,)
 
 
 def test_inputs_named_like_an_option_are_refused() -> None:
@@ -109,7 +108,7 @@ def test_a_gpu_of_another_target_does_not_fit(
 
 
 def test_a_long_simulation_is_refused_unless_forced(simulator: FakeSimulator) -> None:
-    slow = kernel(flop=1e12)
+    slow = kernel(instructions={"mma": 10**9})
     with pytest.raises(DeviceError, match=r"no GPU fits.*backend='sim'\) does it anyway"):
         slow(x=X)
     np.testing.assert_array_equal(slow.run(x=X, backend="sim"), 2 * X)
@@ -117,7 +116,7 @@ def test_a_long_simulation_is_refused_unless_forced(simulator: FakeSimulator) ->
 
 def test_unknown_work_is_simulated_and_said(simulator: FakeSimulator) -> None:
     with pytest.warns(SimulationWarning, match="for an unknown time"):
-        kernel(flop=None)(x=X)
+        kernel(instructions={})(x=X)
 
 
 def test_forcing_the_simulator_warns_of_nothing(simulator: FakeSimulator) -> None:

@@ -72,7 +72,9 @@ def test_malformed_values_are_refused(name: str, value: str, wanted: str) -> Non
 
 
 def test_unknown_knobs_are_refused() -> None:
-    with pytest.raises(ScheduleError, match=r"pin COLOUR@n: no such knob; wants one of PLACE, TILE"):
+    with pytest.raises(
+        ScheduleError, match=r"pin COLOUR@n: no such knob; wants one of PLACE, TILE"
+    ):
         knob_of("COLOUR@n")
     with pytest.raises(ScheduleError, match="wants NAME=value"):
         read_schedule("nothing")

@@ -23,7 +23,7 @@ LARGER: dict[str, dict[str, int]] = {
     "variance": {"m": 37, "n": 300},
     "log_sum_exp": {"m": 37, "n": 300},
 }
-CASES = [(name, {}) for name in WORKLOADS] + list(LARGER.items())
+CASES: list[tuple[str, dict[str, int]]] = [(name, {}) for name in WORKLOADS] + list(LARGER.items())
 
 
 def arrays_for(kernel: Kernel, rng: np.random.Generator) -> dict[str, Array]:

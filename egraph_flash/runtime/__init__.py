@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .assemble import Assembly, Entry, assemble, assembler_version
+from .assembler import Assembly, Entry, assemble, assembler_version
 from .device import Device, devices, fits, present_target
 from .launch import run
 from .memory import DeviceArray

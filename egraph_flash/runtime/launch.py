@@ -10,7 +10,7 @@ from ..errors import DeviceError, InputError
 from ..plan import Launch
 from . import device, driver, streams
 from .arrays import View, view
-from .assemble import Assembly, assemble
+from .assembler import Assembly, assemble
 
 
 def run(

@@ -185,7 +185,10 @@ def test_movement_keeps_every_bit(geometries: list[dict[str, str]]) -> None:
 
 def test_column_warps_keep_every_bit() -> None:
     first, *others = outputs_of(
-        [{"TILE@d": f"{A}/w{rows}x{columns}/f1x4/k4"} for rows, columns in ((4, 1), (2, 2), (1, 4))],
+        [
+            {"TILE@d": f"{A}/w{rows}x{columns}/f1x4/k4"}
+            for rows, columns in ((4, 1), (2, 2), (1, 4))
+        ],
         place="cut",
     )
     for other in others:
@@ -195,10 +198,7 @@ def test_column_warps_keep_every_bit() -> None:
 def test_the_fold_block_moves_brackets() -> None:
     """The block is a bracket: bits may differ, and here they do."""
     small, large = outputs_of(
-        [
-            {"TILE@d": f"{A}/w4x1/f1x{2 * k}/k4", "TILE@n": f"{A}/w4x1/f1x8/k{k}"}
-            for k in (1, 4)
-        ]
+        [{"TILE@d": f"{A}/w4x1/f1x{2 * k}/k4", "TILE@n": f"{A}/w4x1/f1x8/k{k}"} for k in (1, 4)]
     )
     assert (small != large).any()
     assert np.abs(small.astype(float) - large).max() < 2e-3

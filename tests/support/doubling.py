@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from egraph_flash.dtypes import Dtype, bf16, f16, f32
 from egraph_flash.plan import Buffer, Launch, Plan, Pointer, Scalar
@@ -74,6 +76,7 @@ def record(
     target: str = "sm_120",
     stages: int = 1,
     flop: float | None = 240.0,
+    instructions: Mapping[str, int] = MappingProxyType({"alu": 5, "lsu_global": 2}),
 ) -> Record:
     """y = 2 x over [rows, columns]; with two stages y = 4 x, through a workspace."""
     shape, axes, count = (rows, columns), ("m", "n"), rows * columns
@@ -85,6 +88,7 @@ def record(
             block=(32, 1, 1),
             shared_bytes=0,
             arguments=(Pointer(source), Pointer(result), Scalar("u32", count)),
+            instructions=dict(instructions),
         )
         for source, result in itertools.pairwise(names)
     )
@@ -102,7 +106,7 @@ def record(
             (step, replace(step, law_family="homomorphism", laws=("sum/twice",), max_error=0.0)),
             {"sum/twice": 2, "sum/never": 0},
         ),
-        term="(Add x x)",
+        term="(Add (Num 1.0) (Num 2.0))",
         schedule=Schedule({"TILE": "a:fma_f32", "PLACE": "fold=fuse"}),
         cost=Cost("RTX 5090", 1.5, {"memory": 1.5, "fma": 0.1}),
         passes=0,

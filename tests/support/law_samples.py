@@ -120,7 +120,9 @@ class LawSample(Sample):
                 raise Unusable(f"{fact} does not hold")
 
     def _define(self, defined: dict[Any, Any]) -> None:
-        kept = {v: x for v, x in self.evaluator.values.items() if v.head == "Var" and v not in defined}
+        kept = {
+            v: x for v, x in self.evaluator.values.items() if v.head == "Var" and v not in defined
+        }
         self.evaluator.values, self.evaluator.states = kept, {}
         for name, meaning in defined.items():
             self.evaluator.values[name] = self.value(meaning)
@@ -246,11 +248,9 @@ class LawSample(Sample):
             raise Unusable("undefined on both sides")
         return bool(np.all(close | undefined))
 
-
     def _same_states(self, left: Any, right: Any) -> bool:
         channels = channels_of(left)
         return all(self.same(make("Get", left, c), make("Get", right, c)) for c in channels)
-
 
     def __str__(self) -> str:
         """The values of the variables."""

@@ -51,7 +51,10 @@ def _wrong(clause: Clause) -> Iterator[tuple[str, Clause]]:
     elif name in ("split", "shifted"):
         for place in range(2, len(args)):
             for what, wrong in _wrong_terms(args[place]):
-                yield f"{what} in part {place}", fact(name, *args[:place], wrong, *args[place + 1 :])
+                yield (
+                    f"{what} in part {place}",
+                    fact(name, *args[:place], wrong, *args[place + 1 :]),
+                )
 
 
 def _wrong_terms(term: Any) -> Iterator[tuple[str, Any]]:

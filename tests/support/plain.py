@@ -1,4 +1,4 @@
-"""What plain arithmetic in the inputs' own dtype gives, and the bounds that the field tests with."""
+"""What plain arithmetic in the inputs' own dtype gives, and the bounds of the field."""
 
 from __future__ import annotations
 

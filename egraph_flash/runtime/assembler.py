@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.metadata
 import json
 import re
 from dataclasses import asdict, dataclass
@@ -81,9 +80,11 @@ def assembler_version() -> str:
         raise AssemblyError(
             f"assembler: nvJitLink cannot be loaded ({error}); pip install nvidia-nvjitlink"
         ) from error
+    from importlib import metadata
+
     try:
-        package = f" (nvidia-nvjitlink {importlib.metadata.version('nvidia-nvjitlink')})"
-    except importlib.metadata.PackageNotFoundError:
+        package = f" (nvidia-nvjitlink {metadata.version('nvidia-nvjitlink')})"
+    except metadata.PackageNotFoundError:
         package = ""
     return f"nvJitLink {major}.{minor}{package}"
 

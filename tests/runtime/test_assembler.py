@@ -7,7 +7,7 @@ import re
 import pytest
 
 from egraph_flash.errors import AssemblyError
-from egraph_flash.runtime.assemble import Assembly, assemble, assembler_version, explain, parse_log
+from egraph_flash.runtime.assembler import Assembly, assemble, assembler_version, explain, parse_log
 from tests.support import doubling
 
 TARGETS = ("sm_90", "sm_90a", "sm_120", "sm_120a")

@@ -1,0 +1,112 @@
+"""How a request is compiled: laws, extraction, schedule, lowering, in that order."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .axes import size_of
+from .codegen.kernel import generate
+from .derivation import derive
+from .dtypes import DTYPES
+from .extraction import bracket, extract
+from .knobs import Place, spell
+from .machines import machine
+from .notation import text
+from .record import Cost, Record, Schedule, Spec
+from .request import Request, Root
+from .scheduling import schedule
+from .shapes import shape_of
+from .stages import Stage, split
+from .terms import subterms
+
+
+def compile_request(request: Request, timings: dict[str, float]) -> Record:
+    """The record of the kernel; `timings` gets the seconds of each step."""
+    chip = machine(request.target)
+    with _timed(timings, "extraction"):
+        found = extract(tuple(root[1] for root in request.outputs), chip, request.pins)
+    roots = [
+        (name, term, axes, dtype)
+        for (name, _, axes, dtype), term in zip(request.outputs, found.roots, strict=True)
+    ]
+    taken = [str(array.args[0]) for array in request.inputs]
+    with _timed(timings, "schedule"):
+        stages = split(roots, taken)
+        place = _place(request, found.roots)
+        planned = schedule(stages, chip, request.pins, place)
+    with _timed(timings, "lowering"):
+        made = generate(planned.stages, request.inputs, request.target)
+    with _timed(timings, "derivation"):
+        blocks = {
+            each.stage.fold: each.candidate.block
+            for each in planned.stages
+            if each.stage.fold is not None and each.candidate.block < each.stage.fold.size
+        }
+        final = bracket(found, blocks)
+        derivation = derive(found, blocks)
+    costs = [each.cost for each in planned.stages]
+    resources = {name: sum(c.resource_us[name] for c in costs) for name in costs[0].resource_us}
+    resources["launch"] = sum(cost.launch_us for cost in costs)
+    return Record(
+        name=request.name,
+        target=request.target,
+        derivation=derivation,
+        term="\n".join(map(text, final)),
+        schedule=Schedule(spell(planned.knobs)),
+        cost=Cost(chip.name, sum(cost.total_us for cost in costs), resources),
+        passes=found.passes,
+        tile="\n".join(map(str, made.tiles)),
+        plan=made.plan,
+        inputs=tuple(_input(array, request) for array in request.inputs),
+        outputs=tuple(_output(root) for root in request.outputs),
+        flop=_flop(stages) or None,
+    )
+
+
+@contextmanager
+def _timed(timings: dict[str, float], name: str) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    timings[name] = time.perf_counter() - started
+
+
+def _place(request: Request, terms: tuple[Any, ...]) -> Place:
+    """What PLACE came to: as pinned, else whether the chosen terms go through memory."""
+    if "PLACE" in request.pins:
+        return Place.parse(request.pins["PLACE"])
+    return Place("cut" if any(node.head == "Mat" for node in subterms(*terms)) else "fuse")
+
+
+# ---- what the record says ------------------------------------------------------------------------
+
+
+def _input(array: Any, request: Request) -> Spec:
+    """An input's shape, its axes named as the first load that reads it by plain axes does."""
+    name, dtype, extents = array.args
+    axes: list[str] = [f"axis {i}" for i in range(len(extents))]
+    for _, expr, _, _ in request.outputs:
+        for node in subterms(expr):
+            if node.head == "Load" and node.args[0] is array:
+                for place, index in enumerate(node.args[1]):
+                    if index.head == "Idx" and axes[place].startswith("axis "):
+                        axes[place] = index.args[0].name
+    return Spec(name, tuple(map(size_of, extents)), DTYPES[dtype], tuple(axes))
+
+
+def _output(root: Root) -> Spec:
+    name, _, axes, dtype = root
+    return Spec(name, tuple(axis.size for axis in axes), dtype, tuple(axis.name for axis in axes))
+
+
+def _flop(stages: tuple[Stage, ...]) -> float:
+    """Multiplications and additions of the contractions, as their terms ask for."""
+    total = 0.0
+    for stage in stages:
+        for found in shape_of(stage).contractions:
+            axes = dict.fromkeys((*found.left.axes, *found.right.axes))
+            total += 2.0 * math.prod(axis.size for axis in axes)
+    return total
