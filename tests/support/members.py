@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from egraph_flash.free import free
 from egraph_flash.frozen import Frozen, Klass, Node
-from egraph_flash.terms import Term, make, subterms
+from egraph_flash.terms import make, subterms
 
 _DEEP = 10**9
+_ATTEMPTS = 3  # at a term that may not mention some axis
 
 
 class Sampler:
@@ -37,6 +37,13 @@ class Sampler:
             return self.frozen.loads[klass]
         if klass.sort == "Chan" and klass in self.channels:
             return self.channels[klass]
+        for _ in range(_ATTEMPTS):
+            term = self._attempt(klass, budget)
+            if term is not None:
+                return self.channels.setdefault(klass, term) if klass.sort == "Chan" else term
+        return None
+
+    def _attempt(self, klass: Klass, budget: int) -> Any:
         node = self._choose(klass, budget)
         args = [self._argument(arg, budget - 1) for arg in node.args]
         if any(arg is None for arg in args):
@@ -44,8 +51,6 @@ class Sampler:
         term = make(node.head, *args)
         if klass.sort == "Expr" and klass.free is not None and not set(free(term)) <= klass.free:
             return None
-        if klass.sort == "Chan":
-            term = self.channels.setdefault(klass, term)
         return term
 
     def _choose(self, klass: Klass, budget: int) -> Node:
@@ -103,9 +108,3 @@ def inputs(roots: tuple[Any, ...], rng: np.random.Generator) -> dict[str, np.nda
         else:
             arrays[name] = rng.standard_normal(shape)
     return arrays
-
-
-def renamed(term: Any, change: Mapping[Term, Term]) -> Any:
-    from egraph_flash.terms import rewrite
-
-    return rewrite(term, dict(change))
