@@ -17,9 +17,9 @@ _ALLOCATION_REGISTERS = 256  # registers are given to a warp in units of this ma
 class Work:
     """What one stage does, summed over its blocks, and the shape of a block.
 
-    `l2_bytes` cross from the L2 into the SMs, `shared_bytes` move through shared memory, and
-    `hbm_bytes` cross the memory bus at least once. `serial_steps` is the longest chain of
-    dependent trips to memory in one block.
+    `hbm_bytes` cross the memory bus at least once, `l2_bytes` from the L2 into the SMs; `l1_bytes`
+    are the cache lines that global loads touch, and `shared_bytes` move through shared memory.
+    `serial_steps` is the longest chain of dependent trips to memory in one block.
     """
 
     mma_flop: float = 0.0
@@ -28,6 +28,7 @@ class Work:
     alu_ops: float = 0.0
     hbm_bytes: float = 0.0
     l2_bytes: float = 0.0
+    l1_bytes: float = 0.0
     shared_bytes: float = 0.0
     ctas: int = 1
     warps_per_cta: int = 4
@@ -129,6 +130,7 @@ def predict(work: Work, machine: Machine) -> Cost:
         "fma": work.fma_flop / (2 * machine.fma_per_clock * clocks),
         "mufu": work.mufu_ops / (machine.mufu_per_clock * clocks),
         "alu": work.alu_ops / (machine.alu_per_clock * clocks),
+        "l1": work.l1_bytes / (machine.l1_bytes_per_clock * clocks),
         "shared": work.shared_bytes / (machine.shared_bytes_per_clock * clocks),
         "l2": work.l2_bytes / (machine.l2_bytes_per_clock * clocks),
     }

@@ -26,6 +26,7 @@ class Machine:
     hbm_gbps: float  # device memory, whole chip
     l2_bytes: int
     l2_bytes_per_clock: int  # from the L2 into one SM
+    l1_bytes_per_clock: int  # of global loads that hit, from whole lines, of one SM
     shared_bytes_per_clock: int  # of one SM
     shared_bytes: int  # of one SM
     shared_bytes_per_cta: int  # dynamic, the most that one block may ask for
@@ -68,6 +69,7 @@ MACHINES: dict[str, Machine] = {
             hbm_gbps=1790.0,
             l2_bytes=96 << 20,
             l2_bytes_per_clock=64,
+            l1_bytes_per_clock=64,
             shared_bytes_per_clock=128,
             shared_bytes=100 << 10,
             shared_bytes_per_cta=101_376,
@@ -93,6 +95,7 @@ MACHINES: dict[str, Machine] = {
             hbm_gbps=4300.0,
             l2_bytes=60 << 20,
             l2_bytes_per_clock=64,
+            l1_bytes_per_clock=64,
             shared_bytes_per_clock=128,
             shared_bytes=228 << 10,
             shared_bytes_per_cta=232_448,

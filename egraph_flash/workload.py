@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from .axes import Axis
 from .candidates import Candidate, needs
@@ -50,10 +50,16 @@ class Pointwise:
 
 @dataclass(frozen=True)
 class Read:
-    """An array that a block reads, at the axes of its index."""
+    """An array that a block reads, at the axes of its index, and what for.
+
+    A contraction's `left` and `right` operands are loaded as fragments; a `tile` as it is laid
+    out. `along_columns` says that a right operand's neighbours lie along the columns.
+    """
 
     axes: tuple[Axis, ...]
     size_bytes: int
+    part: Literal["left", "right", "tile"]
+    along_columns: bool
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ def profile(stage: Stage) -> Profile:
         for node in subterms(expr)
         if node.head == "Load"
     )
-    reads = tuple(Read(free(load), DTYPES[load.args[0].args[1]].size_bytes) for load in loads)
+    reads = tuple(_read(load, stage) for load in loads)
     read_bytes = sum(math.prod(a.size for a in read.axes) * read.size_bytes for read in reads)
     written_bytes = sum(
         math.prod(axis.size for axis in target.axes) * DTYPES[target.array.args[1]].size_bytes
@@ -105,6 +111,18 @@ def profile(stage: Stage) -> Profile:
         outer=tuple(found for _, found in sums.outer),
         rescaled=sum(bool(bases_of(channel)) for channel, _ in sums.outer),
     )
+
+
+def _read(load: Any, stage: Stage) -> Read:
+    found = shape_of(stage).contractions
+    left, right = ([getattr(each, side) for each in found] for side in ("left", "right"))
+    part: Literal["left", "right", "tile"] = (
+        "left" if load in left else "right" if load in right else "tile"
+    )
+    last = load.args[1][-1] if load.args[1] else None
+    along_columns = last is not None and stage.roles.column in free(last)
+    size_bytes = DTYPES[load.args[0].args[1]].size_bytes
+    return Read(free(load), size_bytes, part, part == "right" and along_columns)
 
 
 def _bodies(stage: Stage) -> list[Any]:
@@ -163,49 +181,59 @@ class Counts:
             )
         )
         handed = elements if known.inner and known.outer and kind.on_tensor_cores else 0.0
+        read, touched = self._read_bytes(rows, columns)
         return Work(
             mma_flop=flop if kind.on_tensor_cores else 0.0,
             fma_flop=(0.0 if kind.on_tensor_cores else flop) + 2 * pipes["fma"],
             mufu_ops=pipes["mufu"],
             alu_ops=pipes["alu"] + handed / 2,  # operands are rounded two at a time
             hbm_bytes=known.hbm_bytes,
-            l2_bytes=self._read_bytes(rows, columns, steps, ctas, each_warp=False),
-            shared_bytes=self._read_bytes(rows, columns, steps, ctas, each_warp=True) + 4 * handed,
+            l2_bytes=ctas * steps * read,
+            l1_bytes=ctas * steps * touched,
+            shared_bytes=4 * handed,  # 16 bits an element, written and read
             ctas=ctas,
             warps_per_cta=max(candidate.inner.warps, candidate.outer.warps),
             registers_per_thread=max(need.registers, 32),
             shared_bytes_per_cta=need.shared_bytes,
-            serial_steps=steps,
+            serial_steps=steps * len(dict.fromkeys(r.part for r in known.reads)),
         )
 
     def _columns(self) -> int:
         tile = self.candidate.outer if self.stage.fold is not None else self.candidate.inner
         return atom(tile.atom).columns * tile.column_atoms * tile.column_warps
 
-    def _read_bytes(
-        self, rows: int, columns: int, steps: int, ctas: int, *, each_warp: bool
-    ) -> float:
-        """Bytes that blocks read, or that the path from the L1 carries for their warps.
+    def _read_bytes(self, rows: int, columns: int) -> tuple[float, float]:
+        """Bytes that a block reads in one round, and those of the lines that its loads touch.
 
-        Every warp loads its own fragments, so that what does not depend on the rows travels once
-        for each of them; a lane that loads single 16-bit elements fills half of its word.
+        Every warp loads its own fragments, so what does not depend on the rows is touched once
+        for each of them.
         """
         roles, candidate = self.stage.roles, self.candidate
-        kind = atom(candidate.inner.atom)
         extent = {roles.row: rows, roles.column: columns, roles.fold: candidate.block}
-        total = 0.0
+        read_bytes = touched_bytes = 0.0
         for read in profile(self.stage).reads:
             block = float(read.size_bytes)
             for axis in read.axes:
                 if axis not in roles.batch:
                     block *= min(extent.get(axis, axis.size), axis.size)
-            if each_warp:
-                shared = roles.row in read.axes
-                block *= 1 if shared else candidate.inner.row_warps
-                split = roles.fold in read.axes and roles.column in read.axes
-                block *= 2 if split and kind.on_tensor_cores and read.size_bytes < 4 else 1
-            total += ctas * steps * block
-        return total
+            read_bytes += block
+            warps = 1 if roles.row in read.axes else candidate.inner.row_warps
+            touched_bytes += block * warps * LINE_BYTES / self._line_share(read)
+        return read_bytes, touched_bytes
+
+    def _line_share(self, read: Read) -> float:
+        """Of each line that a load touches, the bytes that its warp uses."""
+        kind = atom(self.candidate.inner.atom)
+        if kind.instruction is None:
+            return LINE_BYTES  # a warp lies along a row
+        if not kind.on_tensor_cores:
+            return 16.0  # each lane has a row of its own, or all share one element
+        if read.part == "tile":
+            return 8.0 * read.size_bytes  # four lanes, two elements each
+        return LINE_BYTES if read.along_columns else 16.0 * read.size_bytes  # of a depth step
+
+
+LINE_BYTES = 128.0
 
 
 def work_of(stage: Stage, candidate: Candidate) -> Work:

@@ -16,6 +16,7 @@ from tests.support.members import Sampler, inputs
 from tests.support.workloads import WORKLOADS
 
 TRIES, ENOUGH, SLACK = 40, 4, 12
+FEWER = {"block": 8}  # members of this one are slow to evaluate
 BLOCK, STEPS = 3, 2  # neither divides the lengths of the workloads
 TOLERANCE = 1e-9  # relative to the larger of 1 and the value
 
@@ -67,8 +68,7 @@ def test_fully_masked_rows_give_the_identity(seed: int) -> None:
         root = WORKLOADS[name]()
         arrays = inputs((root,), np.random.default_rng(seed))
         found = evaluate(root, arrays)
-        row = found[0] if name == "log_sum_exp_masked" else found[:, 0]
-        assert np.all(row == value)
+        assert np.all(found[0] == value)  # the first row has no element
 
 
 def test_a_wrong_law_is_noticed(seed: int) -> None:
