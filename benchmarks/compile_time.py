@@ -25,10 +25,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # works uninsta
 
 PERF, SMALL = (1, 8, 4096, 64), (1, 4, 128, 64)
 
-ROWS = [
-    "materialized:PLACE=fold=cut",
+ROWS = [  # what is simulated: a label and pins, as in bench
+    "(a) materialized:PLACE=fold=cut",
+    "(b) CUDA cores:TILE@d=a:fma_f32/w4x1/f1x8/k8;TILE@n=a:fma_f32/w4x1/f1x64/k8",
+    "(c) tensor cores:TILE=a:mma_m16n8k16_f16/w4x1/f1x8/k4",
     "chosen:",
-]  # what is simulated: a label and pins, as in bench
+]
 
 
 def expression(shape: tuple[int, int, int, int]) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from . import debug
 from .axes import size_of
 from .codegen.kernel import generate
 from .derivation import derive
@@ -29,6 +30,7 @@ def compile_request(request: Request, timings: dict[str, float]) -> Record:
     chip = machine(request.target)
     with _timed(timings, "extraction"):
         found = extract(tuple(root[1] for root in request.outputs), chip, request.pins)
+    debug.show(debug.EGRAPH, lambda: f"e-graph of {request.name}: {found.saturation}")
     roots = [
         (name, term, axes, dtype)
         for (name, _, axes, dtype), term in zip(request.outputs, found.roots, strict=True)

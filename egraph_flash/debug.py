@@ -33,4 +33,8 @@ def level() -> int:
 def show(at: int, render: Callable[[], str]) -> None:
     """Print what `render` returns if level `at` is on; otherwise `render` is not called."""
     if level() >= at:
-        print(render(), file=sys.stderr, flush=True)
+        say(render())
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -89,6 +89,7 @@ def simulate(record: Record, bound: Bound) -> tuple[Any, Counters]:
         target=record.target,
         uninitialised=[*outputs, *(buffer.name for buffer in record.plan.having("workspace"))],
         complete=outputs,
+        trace=debug.say if debug.level() >= debug.TRACE else None,
     )
     debug.show(1, lambda: _line(record, f"simulated in {time.perf_counter() - started:.2f} s"))
     return _hand_back(record, bound, held), counters

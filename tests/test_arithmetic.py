@@ -153,9 +153,7 @@ def test_widening_is_exact_for_every_half() -> None:
         finite = np.isfinite(every.view(np.float16).astype(np.float32))
     assert wide.dtype == brain.dtype == np.float32
     assert (wide[finite].astype(np.float16).view(np.uint16) == every[finite]).all()
-    kept = ~np.isnan(brain)
-    assert (brain.view(np.uint32)[kept] >> 16 == every[kept]).all()
-    assert set(bits(brain[~kept])) == {exact.NAN_BITS}
+    assert (brain.view(np.uint32) >> 16 == every).all()  # payloads of NaN too
 
 
 @pytest.mark.parametrize("fraction_bits", [25, 24])

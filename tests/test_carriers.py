@@ -87,9 +87,7 @@ class Exact:
         self.left = {c: variable("Expr", f"l{i}") for i, c in enumerate(channels)}
         self.right = {c: variable("Expr", f"r{i}") for i, c in enumerate(channels)}
         self.terms = combine(channels, self.left, self.right)
-        self.identity = {
-            c: ABSENT if identity(c) == -np.inf else Fraction(0) for c in channels
-        }
+        self.identity = {c: ABSENT if identity(c) == -np.inf else Fraction(0) for c in channels}
 
     def __call__(self, a: State, b: State) -> State:
         values = {self.left[c]: a[c] for c in a} | {self.right[c]: b[c] for c in b}

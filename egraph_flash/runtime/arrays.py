@@ -71,8 +71,11 @@ class View:
 
     @property
     def size_bytes(self) -> int:
-        size = DTYPES[self.dtype].size_bytes if self.dtype in DTYPES else 0
-        return math.prod(self.shape) * size
+        if self.host is not None:
+            return self.host.nbytes
+        if self.dtype not in DTYPES:
+            raise InputError(f"array: got dtype {self.dtype}, wants one of {', '.join(DTYPES)}")
+        return math.prod(self.shape) * DTYPES[self.dtype].size_bytes
 
 
 def view(array: Any, named: str) -> View:
@@ -123,7 +126,7 @@ def _numpy_view(array: Array, named: str) -> View:
     name = numpy_name(array.dtype)
     host = array.view(np.uint16) if array.dtype.name == "bfloat16" else array
     return View(
-        address=array.__array_interface__["data"][0] if name in DTYPES else 0,
+        address=array.__array_interface__["data"][0],
         shape=array.shape,
         strides=tuple(stride // array.itemsize for stride in array.strides),
         dtype=name,

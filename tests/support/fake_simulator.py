@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -45,6 +45,7 @@ class FakeSimulator(ModuleType):
         target: str,
         uninitialised: Sequence[str],
         complete: Sequence[str],
+        trace: Callable[[str], None] | None = None,
     ) -> Counters:
         """The same call as the simulator's, with the options that kernels use."""
         assert set(complete) <= set(uninitialised) <= set(buffers)
