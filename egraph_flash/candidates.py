@@ -96,12 +96,7 @@ def _of_atom(stage: Stage, kind: Atom, seeds: Sequence[Tile]) -> Iterator[Candid
     )
     columns = _column_choices(stage, kind, mine)
     depths = {
-        axis: _with(
-            (min(DEPTH_STEPS[family(kind)], max(-(-axis.size // kind.depth), 1)),),
-            (seed.depth_steps for seed in mine),
-        )
-        for axis in sums.depths
-        if axis is not roles.fold
+        axis: _depth_choices(axis, kind, mine) for axis in sums.depths if axis is not roles.fold
     }
     for warps, atoms, block, (column_warps, column_atoms) in itertools.product(
         row_warps, row_atoms, blocks, columns
@@ -116,6 +111,15 @@ def _of_atom(stage: Stage, kind: Atom, seeds: Sequence[Tile]) -> Iterator[Candid
 
 def _with(usual: tuple[int, ...], seeded: Any) -> tuple[int, ...]:
     return tuple(sorted({*usual, *seeded}))
+
+
+def _depth_choices(axis: Axis, kind: Atom, seeds: Sequence[Tile]) -> tuple[int, ...]:
+    """Depth steps a slab: the usual number, what the seeds ask for, and as near as is legal."""
+    steps = max(-(-axis.size // kind.depth), 1)
+    wanted = [seed.depth_steps for seed in seeds]
+    return _with(
+        (min(DEPTH_STEPS[family(kind)], steps),), [*wanted, *(min(w, steps) for w in wanted)]
+    )
 
 
 def _column_choices(stage: Stage, kind: Atom, seeds: Sequence[Tile]) -> list[tuple[int, int]]:
