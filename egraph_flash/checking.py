@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .loading import Loaded
 
 WHOLE = 1e8  # elements of outputs times folds, up to which the oracle evaluates every element
-SAMPLED = 4  # indices an axis, where it does not
+SAMPLED = 16  # indices an axis, where it does not
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,9 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) ->
 
     made = RichTable(title=title, title_justify="left", title_style="bold", highlight=False)
     for number, column in enumerate(columns):
-        made.add_column(column, justify="right" if number else "left", overflow="fold")
+        made.add_column(
+            column, justify="right" if number else "left", overflow="fold", no_wrap=not number
+        )
     for row in rows:
         made.add_row(*(cell if isinstance(cell, str) else f"{cell:,}" for cell in row))
     Console().print(made)

@@ -12,7 +12,7 @@ from egraph_flash.frozen import Frozen, Klass, Node
 from egraph_flash.terms import make, subterms
 
 _DEEP = 10**9
-_ATTEMPTS = 3  # at a term that may not mention some axis
+_RETRIES = 40  # in one member, where a term mentioned an axis that it may not
 
 
 class Sampler:
@@ -26,10 +26,11 @@ class Sampler:
         self.frozen, self.rng = frozen, rng
         self.heights = _heights(frozen)
         self.channels: dict[Klass, Any] = {}
+        self.retries = 0
 
     def member(self, klass: Klass, slack: int) -> Any:
         """A term of the class, or None where the sample mentioned an axis it may not."""
-        self.channels = {}
+        self.channels, self.retries = {}, _RETRIES
         return self._term(klass, self.heights[klass] + slack)
 
     def _term(self, klass: Klass, budget: int) -> Any:
@@ -37,11 +38,13 @@ class Sampler:
             return self.frozen.loads[klass]
         if klass.sort == "Chan" and klass in self.channels:
             return self.channels[klass]
-        for _ in range(_ATTEMPTS):
+        term = self._attempt(klass, budget)
+        while term is None and self.retries > 0:
+            self.retries -= 1
             term = self._attempt(klass, budget)
-            if term is not None:
-                return self.channels.setdefault(klass, term) if klass.sort == "Chan" else term
-        return None
+        if klass.sort == "Chan" and term is not None:
+            term = self.channels.setdefault(klass, term)
+        return term
 
     def _attempt(self, klass: Klass, budget: int) -> Any:
         node = self._choose(klass, budget)
