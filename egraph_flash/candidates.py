@@ -138,19 +138,15 @@ def _column_choices(stage: Stage, kind: Atom, seeds: Sequence[Tile]) -> list[tup
 
 
 def _candidate(stage: Stage, inner: Tile, outer: Tile, steps: dict[Axis, int]) -> Candidate:
-    sums, roles = shape_of(stage), stage.roles
-    tiles: dict[Axis, Tile] = {
-        axis: replace(inner, depth_steps=count) for axis, count in steps.items()
-    }
-    if sums.outer and roles.fold is not None:
+    """The geometry with its tiles by name: an inner contraction's by its depth, that over the
+    fold by the fold; a stage without either names its tile by the axis that it runs along."""
+    roles = stage.roles
+    tiles = {axis: replace(inner, depth_steps=count) for axis, count in steps.items()}
+    if shape_of(stage).outer and roles.fold is not None:
         tiles[roles.fold] = outer
-        inner = replace(inner, column_warps=1)
-        if outer.column_warps > 1:  # the body has no tiles: warps side by side share its rows
-            return Candidate(replace(inner, column_warps=1), outer, tuple(tiles.items()))
-    elif not tiles:
-        named = roles.fold or roles.column or roles.row
-        if named is not None:
-            tiles[named] = inner
+    along = roles.fold or roles.column or roles.row
+    if not tiles and along is not None:
+        tiles[along] = inner
     return Candidate(inner, outer, tuple(tiles.items()))
 
 
