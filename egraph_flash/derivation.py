@@ -39,8 +39,11 @@ def derive(extraction: Extraction, blocks: Mapping[Axis, int] | None = None) -> 
             chain.append(_Member("bracketing", renamed, flat.passes, flat.unsafe, flat.cost_us))
     _check(extraction.search, chain)
     errors = _errors(extraction, chain)
-    steps = [_step(extraction, member, error) for member, error in zip(chain, errors, strict=True)]
-    return Derivation(steps=tuple(steps), hits=dict(extraction.hits))
+    hits = {name: count for name, count in sorted(extraction.search.session.hits.items())}
+    steps = [
+        _step(extraction, hits, member, error) for member, error in zip(chain, errors, strict=True)
+    ]
+    return Derivation(steps=tuple(steps), hits=hits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,9 +174,11 @@ def _errors(extraction: Extraction, chain: list[_Member]) -> list[float]:
     ]
 
 
-def _step(extraction: Extraction, member: _Member, error: float) -> Step:
+def _step(
+    extraction: Extraction, hits: Mapping[str, int], member: _Member, error: float
+) -> Step:
     own = [name for name, law in laws().items() if law.family == member.family]
-    fired = [name for name in own if name in extraction.hits]
+    fired = [name for name in own if name in hits]
     terms = tuple(map(extraction.search.naming.original, member.terms))
     return Step(
         law_family=member.family,

@@ -78,6 +78,7 @@ class Session:
         engine = bindings()
         self.roots = tuple(roots)
         self.hits: Counter[str] = Counter()
+        self._asked = 0
         self._error = engine.EggSmolError
         self._graph = engine.EGraph()
         for part in (*program_parts(), *more):
@@ -172,15 +173,17 @@ class Session:
 
 
 def shared(*terms: Term) -> tuple[list[str], dict[Term, str]]:
-    """Terms as egglog text: a binding for each part, and how each part is called.
+    """Terms as egglog text: a binding for each shared part, and how each part is written.
 
     Written out as one text a term may be exponentially long, and as one query it takes as long.
     """
+    nodes = subterms(*terms)
+    uses = Counter(child for node in nodes for child in node.children)
     names: dict[Term, str] = {}
     bindings = []
-    for place, node in enumerate(subterms(*terms)):
+    for place, node in enumerate(nodes):
         names[node] = flat_text(node, names)
-        if node.sort in ("Expr", "Chan", "State"):
+        if node.sort in ("Expr", "Chan", "State") and uses[node] > 1:
             bindings.append(f"(let $v{place} {names[node]})")
             names[node] = f"$v{place}"
     return bindings, names
@@ -191,17 +194,16 @@ def _additions(roots: Sequence[Expr]) -> list[str]:
     if not roots:
         raise EgraphFlashError("e-graph: got no expression, wants at least one output")
     nodes = subterms(*roots)
-    parts = []
+    bindings, names = shared(*roots)
+    parts = [binding.replace("$v", "$r") for binding in bindings]
+    written = {node: name.replace("$v", "$r") for node, name in names.items()}
     for place, load in enumerate(node for node in nodes if node.head == "Load"):
-        written = text(load)
         axes = " ".join(map(text, free(load)))
         several = f"(set-of {axes})" if axes else "(set-empty)"
-        parts.append(
-            f"(set (free {written}) {several}) (finite {written}) (origin {place} {written})"
-        )
+        parts.append(f"(set (free {written[load]}) {several})")
+        parts.append(f"(finite {written[load]}) (origin {place} {written[load]})")
     for axis in (node for node in nodes if node.head == "Ax"):
         extent = axis.args[1]
         if extent.head == "Known" and extent.args[0] > 0:
             parts.append(f"(inhabited {text(axis)}) (count {text(axis)} {float(extent.args[0])})")
-    parts += [f"(result {place} {text(root)})" for place, root in enumerate(roots)]
-    return parts
+    return parts + [f"(result {place} {written[root]})" for place, root in enumerate(roots)]

@@ -44,6 +44,9 @@ class _Lister:
         taken = {node.args[0] for node in nodes if node.head in ("Ax", "Array", "Symbol")}
         self.names = _fresh("abcfghpqruvwyz", taken)
         self.folds = _fresh("FGHJKLPQRUVWXYZ", taken)
+        for node in nodes:  # parts first, so that no depth is too great
+            if node.sort == "Expr":
+                self.say(node)
 
     def say(self, term: Any) -> tuple[str, int]:
         """How a term is written, and how tightly its outermost operator binds."""

@@ -19,7 +19,7 @@ from .cost import Work, predict
 from .dtypes import DTYPES
 from .free import free
 from .machines import Machine
-from .terms import Chan, Term, make
+from .terms import Chan, Term, fill, make
 
 Axes = frozenset[Axis]
 MATRIX_DTYPES = ("f16", "bf16")
@@ -95,10 +95,7 @@ class Analyst:
     # ---- outlines --------------------------------------------------------------------------------
 
     def outline(self, term: Any) -> Outline:
-        found = self._outlines.get(term)
-        if found is None:
-            found = self._outlines[term] = self._outline(term)
-        return found
+        return self._outlines.get(term) or fill(term, self._outlines, self._outline, _parts)
 
     def _outline(self, term: Any) -> Outline:
         if term.head == "Load":
@@ -232,6 +229,15 @@ class Analyst:
         moved += sum(_size(axes) * STORED_BYTES for axes in outline.stores.values())
         # each operation costs something however few elements it has, so that shorter terms win
         return total + moved / (machine.hbm_gbps * 1e3) + 1e-6 * len(outline.body.ops)
+
+
+def _parts(term: Any) -> list[Any]:
+    """The expressions whose outlines an outline is made from."""
+    if term.head == "Load":
+        return []
+    if term.head == "Get":
+        return [lift_of(channel) for channel in closure((term.args[1],))]
+    return [child for child in term.children if child.sort == "Expr"]
 
 
 def _union(place: Any, a: tuple[Chan, ...], b: tuple[Chan, ...]) -> tuple[Chan, ...]:

@@ -12,7 +12,7 @@ from .carriers import channels_of, closure
 from .free import free
 from .frozen import Frozen, Klass, Node
 from .passes import Analyst, Outline
-from .terms import HEADS, Term, make
+from .terms import HEADS, Term, fill, make
 
 Keep = Callable[[Klass, Node], bool]
 Store = Callable[[Klass, Any], bool]
@@ -28,18 +28,15 @@ class Digests:
         self._known: dict[Term, str] = {}
 
     def __call__(self, term: Term) -> str:
-        found = self._known.get(term)
-        if found is None:
-            found = self._known[term] = self._of(term)
-        return found
+        return self._known.get(term) or fill(term, self._known, self._of)
 
     def _of(self, node: Term) -> str:
         parts = [node.head]
         for arg in node.args:
             if isinstance(arg, Term):
-                parts.append(self(arg))
+                parts.append(self._known[arg])
             elif isinstance(arg, tuple):
-                parts.append("[" + ",".join(map(self, arg)) + "]")
+                parts.append("[" + ",".join(map(self._known.__getitem__, arg)) + "]")
             else:
                 parts.append(repr(arg))
         return blake2b(" ".join(parts).encode(), digest_size=8).hexdigest()
@@ -104,10 +101,10 @@ class Solver:
 
     def size(self, term: Any) -> int:
         """The number of symbols of a term when written out."""
-        found = self._sizes.get(term)
-        if found is None:
-            found = self._sizes[term] = 1 + sum(map(self.size, term.children))
-        return found
+        known = self._sizes
+        return known.get(term) or fill(
+            term, known, lambda node: 1 + sum(known[child] for child in node.children)
+        )
 
     def solve(self, keep: Keep, store: Store) -> tuple[Any, ...] | None:
         """The best terms of the roots under a filter of nodes, or None where none is left.
@@ -169,7 +166,7 @@ class _Run:
         for klass, load in self.solver.frozen.loads.items():
             self._offer(klass, [load])
         todo: Iterable[Klass] = self.nodes
-        for _ in range(_ROUNDS):
+        for _ in range(_ROUNDS + len(self.nodes)):  # a term may be as deep as there are classes
             found = {}
             for klass in todo:
                 if klass not in fixed and self.nodes[klass]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -204,6 +204,29 @@ def subterms(*roots: Term) -> list[Term]:
             stack.append((term, True))
             stack.extend((child, False) for child in reversed(term.children) if child not in seen)
     return list(seen)
+
+
+def fill(
+    term: Any,
+    known: dict[Any, Any],
+    compute: Callable[[Any], Any],
+    below: Callable[[Any], Iterable[Any]] = lambda node: node.children,
+) -> Any:
+    """`known[term]`, computed for the terms below first where they are not known yet.
+
+    What a recursive function with a memory would do, at any depth.
+    """
+    stack = [term]
+    while stack:
+        node = stack[-1]
+        missing = [] if node in known else [part for part in below(node) if part not in known]
+        if missing:
+            stack.extend(missing)
+            continue
+        if node not in known:
+            known[node] = compute(node)
+        stack.pop()
+    return known[term]
 
 
 def rewrite(term: Any, change: dict[Any, Any]) -> Any:

@@ -1,0 +1,162 @@
+"""Where a kernel's blocks, warps and lanes stand: its grid, and the sides of its tiles."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..axes import Axis
+from .affine import linear
+from .atoms import Atom, atom
+from .context import Context
+from .frames import Frame, Side, column_offsets, lane_steps, repeat, row_offsets
+from .ptx import Register, Special
+from .tile import Contract, TileProgram, walk
+from .values import Value
+
+
+class Layout:
+    """The grid of a tile program: row tiles, column tiles and batch axes, rows fastest.
+
+    Making one emits this block's place in the grid, and binds its index of each batch axis.
+    """
+
+    def __init__(self, ctx: Context, program: TileProgram) -> None:
+        self.ctx, self.builder, self.program = ctx, ctx.builder, program
+        self.roles = program.roles
+        self.warps = max(program.inner.warps, program.outer.warps)
+        self.accumulators = program.outer if self.roles.fold is not None else program.inner
+        self.blocks = self._place()
+
+    def _place(self) -> int:
+        """How many blocks there are; binds this block's indices."""
+        geometry = self.accumulators
+        with self.builder.of("the block's place in the grid"):
+            rows = self._tiles(self.roles.row, self.row_extent)
+            columns = self._tiles(
+                self.roles.column,
+                atom(geometry.atom).columns * geometry.column_atoms * geometry.column_warps,
+            )
+            rest: Any = self.builder.op("mov_special", Special("ctaid.x"))
+            self.row_tile, rest = self._digit(rest, rows)
+            self.column_tile, rest = self._digit(rest, columns)
+            total = 1
+            for axis in reversed(self.roles.batch):
+                index, rest = self._digit(rest, axis.size)
+                self.ctx.grid[axis] = Value("scalar", "s32", (index,), 0)
+                total *= axis.size
+        return rows * columns * total
+
+    @property
+    def row_extent(self) -> int:
+        """How many rows a block has."""
+        inner = self.program.inner
+        return atom(inner.atom).rows * inner.row_atoms * inner.row_warps
+
+    @staticmethod
+    def _tiles(axis: Axis | None, extent: int) -> int:
+        return -(-axis.size // extent) if axis is not None else 1
+
+    def _digit(self, number: Register, base: int) -> tuple[Any, Register]:
+        """The last digit of a mixed-radix number, and the rest; 0 where there is one value."""
+        if base <= 1:
+            return 0, number
+        return (
+            self.builder.op("rem_u32", number, base),
+            self.builder.op("div_u32", number, base),
+        )
+
+    def _origin(self, tile: Any, extent: int) -> Register | None:
+        if not isinstance(tile, Register):
+            return None
+        return self.ctx.once(("origin", tile), lambda: self.builder.op("mul_lo_s32", tile, extent))
+
+    def row_side(self) -> Side:
+        geometry = self.program.inner
+        kind = atom(geometry.atom)
+        extent = self.row_extent
+        size = self.roles.row.size if self.roles.row is not None else 1
+        return Side(
+            axis=self.roles.row,
+            offsets=repeat(row_offsets(kind.c), geometry.row_atoms, kind.rows),
+            lane_steps=lane_steps(kind.c, 0),
+            warp_step=kind.rows * geometry.row_atoms,
+            warps=geometry.row_warps,
+            origin=self._origin(self.row_tile, extent),
+            bound=size if size % extent else None,
+        )
+
+    def column_side(self) -> Side:
+        geometry = self.accumulators
+        kind = atom(geometry.atom)
+        warp_step = kind.columns * geometry.column_atoms
+        extent = warp_step * geometry.column_warps
+        size = self.roles.column.size if self.roles.column is not None else 1
+        turns = self._interleave(kind, geometry.column_atoms)
+        return Side(
+            axis=self.roles.column,
+            offsets=repeat(column_offsets(kind.c), geometry.column_atoms, kind.columns, turns),
+            lane_steps=lane_steps(kind.c, 1, turns),
+            interleave=turns,
+            warp_step=warp_step,
+            warps=geometry.column_warps,
+            warp_stride=geometry.row_warps,
+            origin=self._origin(self.column_tile, extent),
+            bound=size if size % extent else None,
+        )
+
+    def _interleave(self, kind: Atom, atoms: int) -> int:
+        """How many column atoms take turns: as many as make a lane's columns one wide load.
+
+        It pays where a right operand lies along the columns and each lane would load single
+        elements of it.
+        """
+        along = [
+            op.contraction.right
+            for op in walk(self.program.ops)
+            if isinstance(op, Contract) and op.shape == "outer"
+        ]
+        column = self.roles.column
+        wide = kind.on_tensor_cores and all(
+            load.head == "Load" and linear(load).coefficient(column) == 1 for load in along
+        )
+        return math.gcd(atoms, 8) if wide and along else 1
+
+    def fold_side(self, moving: Register | int, block: int, bound: int | None) -> Side:
+        geometry = self.program.inner
+        kind = atom(geometry.atom)
+        return Side(
+            axis=self.roles.fold,
+            offsets=repeat(column_offsets(kind.c), geometry.column_atoms, kind.columns),
+            lane_steps=lane_steps(kind.c, 1),
+            moving=moving,
+            moving_step=block,
+            bound=bound,
+        )
+
+    def only(self, axes: tuple[Axis, ...], frame: Frame) -> Any:
+        """Of the threads that hold an element, the one that stores it; None where one holds it."""
+        b, zero = self.builder, []
+        row, column = frame.row, frame.column
+        for side, tile in ((row, self.row_tile), (column, self.column_tile)):
+            if side.axis is not None and side.axis in axes:
+                continue
+            other = column if side is row else row
+            shared = sum(1 << bit for bit in other.sharing_bits)
+            if shared:
+                zero.append(b.op("and_b32", self.ctx.lane, shared))
+            if side.warps > 1:
+                zero.append(self.ctx.warp_place(side.warps, side.warp_stride))
+            if isinstance(tile, Register):
+                zero.append(tile)
+        zero += [
+            self.ctx.grid[axis].words[0]
+            for axis in self.roles.batch
+            if axis not in axes and isinstance(self.ctx.grid[axis].words[0], Register)
+        ]
+        if not zero:
+            return None
+        total = zero[0]
+        for part in zero[1:]:
+            total = b.op("or_b32", total, part)
+        return b.op("setp_eq_s32", total, 0)
