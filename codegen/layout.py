@@ -31,21 +31,17 @@ class Layout:
     def _place(self) -> int:
         """How many blocks there are; binds this block's indices."""
         geometry = self.accumulators
+        rows = self._tiles(self.roles.row, self.row_extent)
+        columns = self._tiles(
+            self.roles.column,
+            atom(geometry.atom).columns * geometry.column_atoms * geometry.column_warps,
+        )
+        batch = [axis.size for axis in reversed(self.roles.batch)]
         with self.builder.of("the block's place in the grid"):
-            rows = self._tiles(self.roles.row, self.row_extent)
-            columns = self._tiles(
-                self.roles.column,
-                atom(geometry.atom).columns * geometry.column_atoms * geometry.column_warps,
-            )
-            rest: Any = self.builder.op("mov_special", Special("ctaid.x"))
-            self.row_tile, rest = self._digit(rest, rows)
-            self.column_tile, rest = self._digit(rest, columns)
-            total = 1
-            for axis in reversed(self.roles.batch):
-                index, rest = self._digit(rest, axis.size)
-                self.ctx.grid[axis] = Value("scalar", "s32", (index,), 0)
-                total *= axis.size
-        return rows * columns * total
+            self.row_tile, self.column_tile, *indices = self._digits([rows, columns, *batch])
+        for axis, index in zip(reversed(self.roles.batch), indices, strict=True):
+            self.ctx.grid[axis] = Value("scalar", "s32", (index,), 0)
+        return rows * columns * math.prod(batch)
 
     @property
     def row_extent(self) -> int:
@@ -57,14 +53,18 @@ class Layout:
     def _tiles(axis: Axis | None, extent: int) -> int:
         return -(-axis.size // extent) if axis is not None else 1
 
-    def _digit(self, number: Register, base: int) -> tuple[Any, Register]:
-        """The last digit of a mixed-radix number, and the rest; 0 where there is one value."""
-        if base <= 1:
-            return 0, number
-        return (
-            self.builder.op("rem_u32", number, base),
-            self.builder.op("div_u32", number, base),
-        )
+    def _digits(self, bases: list[int]) -> list[Any]:
+        """The digits of the block's number, the lowest first; 0 where a base has one value."""
+        moving = [place for place, base in enumerate(bases) if base > 1]
+        digits: list[Any] = [0] * len(bases)
+        rest = self.builder.op("mov_special", Special("ctaid.x")) if moving else None
+        for place in moving:
+            if place == moving[-1]:
+                digits[place] = rest
+                continue
+            digits[place] = self.builder.op("rem_u32", rest, bases[place])
+            rest = self.builder.op("div_u32", rest, bases[place])
+        return digits
 
     def _origin(self, tile: Any, extent: int) -> Register | None:
         if not isinstance(tile, Register):

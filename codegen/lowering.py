@@ -71,7 +71,8 @@ class _Kernel:
     # ---- operations ------------------------------------------------------------------------------
 
     def finish(self, limits: Limits) -> Lowered:
-        self.outer = Frame(self.layout.row_side(), self.layout.column_side())
+        with self.builder.of("the block's first row and column"):
+            self.outer = Frame(self.layout.row_side(), self.layout.column_side())
         self.inner = self.outer
         for op in self.program.ops:
             self.emit(op)

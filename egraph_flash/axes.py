@@ -47,7 +47,7 @@ class Axis(Term):
     @property
     def root(self) -> Axis:
         """The user's axis that this level of a tower belongs to."""
-        return self if self.head in ("Ax", "Var") else self.args[0].root  # type: ignore[no-any-return]
+        return self if self.head in ("Ax", "Var") else self.args[0].root
 
     @property
     def name(self) -> str:

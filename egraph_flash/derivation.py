@@ -39,7 +39,7 @@ def derive(extraction: Extraction, blocks: Mapping[Axis, int] | None = None) -> 
             chain.append(_Member("bracketing", renamed, flat.passes, flat.unsafe, flat.cost_us))
     _check(extraction.search, chain)
     errors = _errors(extraction, chain)
-    hits = {name: count for name, count in sorted(extraction.search.session.hits.items())}
+    hits = dict(sorted(extraction.search.session.hits.items()))
     steps = [
         _step(extraction, hits, member, error) for member, error in zip(chain, errors, strict=True)
     ]
@@ -174,9 +174,7 @@ def _errors(extraction: Extraction, chain: list[_Member]) -> list[float]:
     ]
 
 
-def _step(
-    extraction: Extraction, hits: Mapping[str, int], member: _Member, error: float
-) -> Step:
+def _step(extraction: Extraction, hits: Mapping[str, int], member: _Member, error: float) -> Step:
     own = [name for name, law in laws().items() if law.family == member.family]
     fired = [name for name in own if name in hits]
     terms = tuple(map(extraction.search.naming.original, member.terms))

@@ -88,7 +88,7 @@ class Session:
 
     def run(self, program: str) -> list[Any]:
         """Run egglog text and count the matches of each law. Returns the outputs."""
-        outputs = self._graph.run_program(*self._graph.parse_program(program))
+        outputs: list[Any] = self._graph.run_program(*self._graph.parse_program(program))
         for output in outputs:
             report = getattr(output, "report", None)
             for law, matches in (report.num_matches_per_rule if report else {}).items():

@@ -73,10 +73,10 @@ class Operand:
         return _apply("Le", other, self)
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
-        return _apply("Eq", self, other)
+        return NotImplemented if _is_no_value(other) else _apply("Eq", self, other)
 
     def __ne__(self, other: object) -> Expr:  # type: ignore[override]
-        return _apply("Ne", self, other)
+        return NotImplemented if _is_no_value(other) else _apply("Ne", self, other)
 
     def __and__(self, other: Value) -> Expr:
         return _apply("And", self, other)
@@ -211,6 +211,11 @@ def lift(value: Value) -> Expr:
     if isinstance(value, Output):
         raise ExpressionError("an ordered output is no operand: call order(...) last")
     raise ExpressionError(f"operand: got {type(value).__name__}, wants a tensor or a number")
+
+
+def _is_no_value(other: object) -> bool:
+    """Terms of other sorts are just unequal, in lists and the like; an axis is a user's slip."""
+    return isinstance(other, Term) and not isinstance(other, Expr | Axis)
 
 
 def _apply(head: str, *values: Value) -> Expr:

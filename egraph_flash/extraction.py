@@ -17,6 +17,7 @@ from .carriers import channels_of
 from .egraph import Saturation, Session
 from .errors import ScheduleError
 from .expressions import Expr
+from .free import free
 from .frozen import Frozen, Klass, Node, read
 from .machines import Machine
 from .passes import Analyst, Outline
@@ -199,7 +200,7 @@ class Search:
         """The axes of inner contractions, which a pass computes again for each of its blocks."""
         outline = self.analyst.joined(terms)
         inner = dict.fromkeys(part for item in outline.passes.values() for part in item.body.inner)
-        return list(dict.fromkeys(frozenset(part.axes) for part in inner))
+        return list(dict.fromkeys(frozenset(free(part)) for part in inner))
 
     # ---- the finished term -----------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cmp_to_key
 from typing import Any, ClassVar
 
 from .monoids import LEVELS, MONOIDS
@@ -116,7 +117,7 @@ def _rebuild(sort: str, head: str, args: tuple[Any, ...]) -> Any:
 
 
 def make(head: str, *args: Any) -> Any:
-    """The one term `head(args)`. Channels of a `Lift` are put in the order of their text."""
+    """The one term `head(args)`. Channels of a `Lift` are put in the order of `compare`."""
     row = HEADS[head]
     assert len(args) == len(row.arguments), f"{head} takes {row.arguments}, got {args}"
     checked = tuple(_checked(row, sort, arg) for sort, arg in zip(row.arguments, args, strict=True))
@@ -147,13 +148,36 @@ def _checked(row: Head, sort: str, arg: Any) -> Any:
     if sort.startswith("Set "):
         if isinstance(arg, Term):
             return arg
-        from .notation import text
-
         assert all(item.sort == sort[4:] for item in arg), f"{row.name} takes {sort}, got {arg}"
-        return tuple(sorted(dict.fromkeys(arg), key=text))
+        return tuple(sorted(dict.fromkeys(arg), key=cmp_to_key(compare)))
     assert isinstance(arg, Term), f"{row.name} takes {sort}, got {arg!r}"
     assert arg.sort == sort, f"{row.name} takes {sort}, got {arg!r}"
     return arg
+
+
+def compare(a: Any, b: Any) -> int:
+    """-1, 0 or 1: the order of terms by their heads, then by their arguments from the left.
+
+    Different terms differ below the first argument in which they are not the same object, so this
+    takes no longer than a term is deep.
+    """
+    while a is not b:
+        if isinstance(a, Term) and isinstance(b, Term):
+            if a.head != b.head:
+                return -1 if a.head < b.head else 1
+            a, b = a.args, b.args
+        elif isinstance(a, tuple) and isinstance(b, tuple):
+            pairs = ((x, y) for x, y in zip(a, b, strict=False) if not _is_same(x, y))
+            a, b = next(pairs, (len(a), len(b)))
+        else:
+            return 0 if a == b else -1 if str(a) < str(b) else 1
+    return 0
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_is_same, a, b))
+    return a is b or (not isinstance(a, Term) and bool(a == b))
 
 
 class Hole(Term):
@@ -243,13 +267,5 @@ def rewrite(term: Any, change: dict[Any, Any]) -> Any:
             else arg
             for arg in node.args
         )
-        done[node] = node if _same(args, node.args) else make(node.head, *args)
+        done[node] = node if _is_same(args, node.args) else make(node.head, *args)
     return done[term]
-
-
-def _same(new: tuple[Any, ...], old: tuple[Any, ...]) -> bool:
-    """Whether two argument lists are one; `==` would build comparisons of expressions."""
-    return all(
-        _same(a, b) if isinstance(a, tuple) else a is b or (not isinstance(a, Term) and a == b)
-        for a, b in zip(new, old, strict=True)
-    )

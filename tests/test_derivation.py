@@ -21,7 +21,7 @@ def _derive(name: str, pins: dict[str, str] | None = None, block: int = 4) -> De
     made = WORKLOADS[name]()
     roots = made if isinstance(made, tuple) else (made,)
     found = extract(roots, CHIP, pins or {})
-    return derive(found, {axis: block for axis in found.passes_by_axis})
+    return derive(found, dict.fromkeys(found.passes_by_axis, block))
 
 
 def _families(derivation: Derivation) -> list[str]:

@@ -9,7 +9,6 @@ import numpy as np
 from egraph_flash import Axis, exp
 from egraph_flash.carriers import channels_of
 from egraph_flash.evaluation import Evaluator, Value, _spread
-from egraph_flash.expressions import Expr
 from egraph_flash.rules.facts import Fact, Sample
 from egraph_flash.rules.law import Clause, Equal, Law
 from egraph_flash.terms import Term, make, rewrite, subterms, variable
@@ -113,7 +112,8 @@ class LawSample(Sample):
         for leaf in leaves:
             self._leaf(leaf, facts, leaf in predicates)
         self._define(defined)
-        if any([self._relate(fact, defined) for fact in facts]):
+        changed = [self._relate(fact, defined) for fact in facts]
+        if any(changed):
             self._define(defined)
         for fact in facts:
             if fact.kind.holds is not None and not fact.kind.holds(self, fact.args):
@@ -294,5 +294,5 @@ def _variables(clauses: Any) -> list[Any]:
     return [node for node in subterms(*_terms(clauses)) if node.head == "Var"]
 
 
-def _expressions(terms: list[Any]) -> list[Expr]:
+def _expressions(terms: list[Any]) -> list[Any]:
     return [n for n in subterms(*terms) if n.head == "Var" and n.sort == "Expr"]
