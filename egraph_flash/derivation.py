@@ -176,7 +176,7 @@ def _errors(extraction: Extraction, chain: list[_Member]) -> list[float]:
 
 def _step(extraction: Extraction, hits: Mapping[str, int], member: _Member, error: float) -> Step:
     own = [name for name, law in laws().items() if law.family == member.family]
-    fired = [name for name in own if name in hits]
+    fired = [name for name in own if name in hits and laws()[name].equates]
     terms = tuple(map(extraction.search.naming.original, member.terms))
     return Step(
         law_family=member.family,

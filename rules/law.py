@@ -65,6 +65,11 @@ class Row:
     def egglog(self) -> str:
         raise NotImplementedError
 
+    @property
+    def equates(self) -> bool:
+        """Whether it makes terms equal; other rules only find facts and steer."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, eq=False)
 class Law(Row):
@@ -92,6 +97,10 @@ class Law(Row):
         assert not unknown, f"law {self.name}: concludes about unbound {sorted(unknown)}"
 
     @property
+    def equates(self) -> bool:
+        return any(isinstance(clause, Equal) for clause in self.then)
+
+    @property
     def egglog(self) -> str:
         premises = " ".join(_premise(clause, i) for i, clause in enumerate(self.given))
         actions = [_action(clause) for clause in self.then]
@@ -106,6 +115,10 @@ class Steering(Row):
 
     premises: str
     actions: str
+
+    @property
+    def equates(self) -> bool:
+        return "(union " in self.actions
 
     @property
     def egglog(self) -> str:
