@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from . import debug
-from .axes import size_of
+from .axes import Axis, size_of
 from .codegen.kernel import generate
 from .derivation import derive
 from .dtypes import DTYPES
@@ -19,7 +19,7 @@ from .machines import machine
 from .notation import text
 from .record import Cost, Record, Schedule, Spec
 from .request import Request, Root
-from .scheduling import schedule
+from .scheduling import Scheduled, schedule
 from .shapes import shape_of
 from .stages import Stage, split
 from .terms import subterms
@@ -43,11 +43,7 @@ def compile_request(request: Request, timings: dict[str, float]) -> Record:
     with _timed(timings, "lowering"):
         made = generate(planned.stages, request.inputs, request.target)
     with _timed(timings, "derivation"):
-        blocks = {
-            each.stage.fold: each.candidate.block
-            for each in planned.stages
-            if each.stage.fold is not None and each.candidate.block < each.stage.fold.size
-        }
+        blocks = _blocks(planned.stages)
         final = bracket(found, blocks)
         derivation = derive(found, blocks)
     costs = [each.cost for each in planned.stages]
@@ -67,6 +63,20 @@ def compile_request(request: Request, timings: dict[str, float]) -> Record:
         outputs=tuple(_output(root) for root in request.outputs),
         flop=_flop(stages) or None,
     )
+
+
+def _blocks(stages: Sequence[Scheduled]) -> dict[Axis, int]:
+    """The fold block of each axis, where it splits the axis and all passes over it agree; where
+    several stages fold one axis in different blocks, its folds stay flat in the term."""
+    found: dict[Axis, set[int]] = {}
+    for each in stages:
+        if each.stage.fold is not None:
+            found.setdefault(each.stage.fold, set()).add(each.candidate.block)
+    return {
+        axis: min(blocks)
+        for axis, blocks in found.items()
+        if len(blocks) == 1 and min(blocks) < axis.size
+    }
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from .terms import make, subterms
 
 PLACES = ("fuse", "cut")
 _MAX_POOLED_AXES = 2  # with more, only a few of the subsets are tried
+_MANY_CLASSES = 1_000  # of an e-graph in which every trial is slow
 _MAX_CUTS = 8
 
 Axes = frozenset[Axis]
@@ -137,7 +138,9 @@ class Search:
         pools = {axis: pool for axis, pool in self.frozen.pools.items() if len(pool) > 1}
         axes = sorted(pools, key=self.solver.digest)
         sizes: Iterable[int] = range(len(axes) + 1)
-        if len(axes) > _MAX_POOLED_AXES:
+        if len(self.frozen.classes) > _MANY_CLASSES:
+            sizes = (0, len(axes))
+        elif len(axes) > _MAX_POOLED_AXES:
             sizes = (0, len(axes) - 1, len(axes))
         for size in sizes:
             for some in itertools.combinations(axes, size):
@@ -146,7 +149,8 @@ class Search:
     def _with_cuts(self, solution: Solution, choice: Choice) -> Solution:
         """The solution with inner contractions sent through memory as long as that pays."""
         cuts = choice.cuts
-        for axes in self._inner(solution[-1])[:_MAX_CUTS]:
+        trials = 1 if len(self.frozen.classes) > _MANY_CLASSES else _MAX_CUTS
+        for axes in self._inner(solution[-1])[:trials]:
             trial = self._solve(Choice(choice.pooled, cuts | {axes}))
             if trial is not None and trial < solution:
                 solution, cuts = trial, cuts | {axes}

@@ -89,6 +89,20 @@ LAWS: tuple[Law, ...] = (
         (at.y * (at.x - at.g)).sum(at.n),
         linear=(i, b),
     ),
+    # squares stand last in a summand, as the laws of second moments spell them
+    *(
+        _law(
+            f"square-{name}",
+            (Equal(x, total(k, product)),),
+            (Equal(x, total(k, a * (b * b))),),
+            example.sum(at.n),
+        )
+        for name, product, example in (
+            ("apart", (a * b) * b, (at.y * at.x) * at.x),
+            ("around", (b * a) * b, (at.x * at.y) * at.x),
+            ("last", (b * b) * a, (at.x * at.x) * at.y),
+        )
+    ),
     _law(
         "peak-scale",
         (_peak, Equal(e, c * s), _fixed_c, fact("positive", c)),

@@ -52,6 +52,7 @@ EXPECTED = {
     "collision": (1, 0),
     "variance": (1, 0),
     "weighted_variance": (2, 0),  # one pass would need a maximum for its weights
+    "weighted_spread": (1, 0),
     "mean_deviation": (2, 0),
     "squashed": (2, 0),
     "layer_norm": (1, 0),

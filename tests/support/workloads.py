@@ -237,6 +237,15 @@ def weighted_variance(m: int = 4, n: int = 11) -> Expr:
     return (w * (y * y)).sum(N) / w.sum(N)
 
 
+def weighted_spread(m: int = 4, n: int = 11) -> Expr:
+    """One pass: these weights are provably positive, and need no maximum."""
+    _, N, x = _rows(m, n)
+    y = Tensor("y", (N,), f32).expr
+    w = y * y + 1.0
+    z = x - (w * x).sum(N) / w.sum(N)
+    return (w * z * z).sum(N) / w.sum(N)
+
+
 def mean_deviation(m: int = 3, n: int = 11) -> Expr:
     """Two passes, by any law here: the deviations do not compose."""
     _, N, x = _rows(m, n)
@@ -338,6 +347,7 @@ WORKLOADS: dict[str, Workload] = {
     "collision": collision,
     "variance": variance,
     "weighted_variance": weighted_variance,
+    "weighted_spread": weighted_spread,
     "mean_deviation": mean_deviation,
     "squashed": squashed,
     "layer_norm": layer_norm,
