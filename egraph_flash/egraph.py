@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -76,15 +77,32 @@ class Session:
 
     def __init__(self, roots: Sequence[Expr], more: Sequence[str] = ()) -> None:
         engine = bindings()
-        self.roots = tuple(roots)
-        self.hits: Counter[str] = Counter()
-        self._asked = 0
         self._error = engine.EggSmolError
         self._graph = engine.EGraph()
+        self._begin(roots)
         for part in (*program_parts(), *more):
             self.run(part)
         for part in _additions(self.roots):
             self.run(part)
+
+    def _begin(self, roots: Sequence[Expr]) -> None:
+        self.roots = tuple(roots)
+        self.hits: Counter[str] = Counter()
+        self._asked = 0
+
+    @contextmanager
+    def aside(self, *roots: Expr) -> Iterator[Session]:
+        """For a while, a session about other outputs in the same engine, its laws read once."""
+        other = object.__new__(Session)
+        other._error, other._graph = self._error, self._graph
+        other._begin(roots)
+        self.run("(push)")
+        try:
+            for part in _additions(other.roots):
+                other.run(part)
+            yield other
+        finally:
+            self.run("(pop)")
 
     def run(self, program: str) -> list[Any]:
         """Run egglog text and count the matches of each law. Returns the outputs."""
