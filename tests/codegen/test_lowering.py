@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
@@ -202,3 +203,15 @@ def test_the_fold_block_moves_brackets() -> None:
     )
     assert (small != large).any()
     assert np.abs(small.astype(float) - large).max() < 2e-3
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_plan_knows_what_each_warp_executes(form: str) -> None:
+    """The instructions that a launch announces, by class, are those that the simulator counts."""
+    kernel = optimize(attention(1, 2, 40, 100, 32), "sm_120", pins(form, 32, 32, f16))
+    kernel.run(backend="sim", **inputs(kernel, fresh_rng()))
+    assert kernel.counters is not None
+    for launch, counted in zip(kernel.plan.launches, kernel.counters.launches, strict=True):
+        warps = math.prod(launch.grid) * launch.threads // 32
+        expected = {name: count * warps for name, count in launch.instructions.items()}
+        assert expected == {name: count for name, count in counted.classes.items() if count}
