@@ -30,6 +30,7 @@ def compile_request(request: Request, timings: dict[str, float]) -> Record:
     chip = machine(request.target)
     with _timed(timings, "extraction"):
         found = extract(tuple(root[1] for root in request.outputs), chip, request.pins)
+    timings["saturation"] = found.saturation.seconds
     debug.show(debug.EGRAPH, lambda: f"e-graph of {request.name}: {found.saturation}")
     roots = [
         (name, term, axes, dtype)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .engine import bindings
@@ -61,6 +62,7 @@ class Saturation:
     rounds: int
     rows: int
     stopped: str
+    seconds: float = field(default=0.0, compare=False)
 
 
 class Session:
@@ -116,7 +118,7 @@ class Session:
 
     def saturate(self, limits: Limits | None = None) -> Saturation:
         """Apply the laws until the carriers stop changing, or a limit is met."""
-        limits = limits or Limits()
+        limits, started = limits or Limits(), time.perf_counter()
         before, quiet, rounds, stopped = self.sizes(), 0, 0, "rounds"
         while rounds < limits.rounds and stopped == "rounds":
             if not self._round(limits.rows):
@@ -128,7 +130,8 @@ class Session:
             if quiet >= limits.quiet_rounds:
                 stopped = "settled"
         self.run(_FINISH)
-        return Saturation(rounds, sum(self.sizes().values()), stopped)
+        rows, seconds = sum(self.sizes().values()), time.perf_counter() - started
+        return Saturation(rounds, rows, stopped, seconds)
 
     def _round(self, rows: int) -> bool:
         """One round; False as soon as the tables have more rows than that."""
