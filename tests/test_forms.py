@@ -149,6 +149,19 @@ def test_a_fully_masked_row_gives_zero(form: str) -> None:
     assert (np.abs(result[:, 20:]).max(axis=-1) > 0).all()
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_what_lies_past_the_end_never_counts(form: str) -> None:
+    """Heads lie end to end: a tile that runs past one head's rows and keys meets the next's NaN."""
+    _, kernel = compiled(form, 32, f16, False, 33, 100, "sm_120")
+    arrays = inputs(kernel, fresh_rng())
+    clean = kernel.run(backend="sim", **arrays)
+    for array in arrays.values():
+        array[:, 1] = np.nan
+    poisoned = kernel.run(backend="sim", **arrays)
+    np.testing.assert_array_equal(clean[:, 0].view(np.uint16), poisoned[:, 0].view(np.uint16))
+    assert np.isnan(poisoned[:, 1]).all()
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("case", [normals, real_file])
