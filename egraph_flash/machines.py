@@ -80,7 +80,7 @@ MACHINES: dict[str, Machine] = {
             ctas=24,
             launch_us=2.5,
             step_us=0.8,
-            source=f"FACTS 3 and 9 (vendor sheet); {_GUIDE}; launch and latency as on the H200",
+            source=f"vendor sheet; {_GUIDE}; L1, launch and latency as on the H200",
         ),
         Machine(
             name="H200",
@@ -106,7 +106,7 @@ MACHINES: dict[str, Machine] = {
             ctas=32,
             launch_us=2.5,
             step_us=0.8,
-            source=f"FACTS 3 and 9 (mma.sync, copy measured); {_GUIDE}; launch and latency typical",
+            source=f"vendor sheet; mma.sync, copy and L1 measured; {_GUIDE}; launch, latency typical",
         ),
     )
 }
