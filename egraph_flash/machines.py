@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .codegen.targets import limits_of
 from .errors import ScheduleError
 
 
@@ -29,10 +30,8 @@ class Machine:
     l1_bytes_per_clock: int  # of global loads that hit, from whole lines, of one SM
     shared_bytes_per_clock: int  # of one SM
     shared_bytes: int  # of one SM
-    shared_bytes_per_cta: int  # dynamic, the most that one block may ask for
     shared_bytes_reserved: int  # by the system for each block
     registers: int  # of one SM
-    registers_per_thread: int  # the most
     warps: int  # of one SM, the most
     ctas: int  # of one SM, the most
     launch_us: float
@@ -42,6 +41,16 @@ class Machine:
     def __post_init__(self) -> None:
         assert min(self.sms, self.clock_ghz) > 0, self.name
         assert self.source, f"{self.name}: wants a source"
+
+    @property
+    def shared_bytes_per_cta(self) -> int:
+        """Dynamic shared memory, the most that one block may ask for."""
+        return limits_of(self.target).shared_bytes
+
+    @property
+    def registers_per_thread(self) -> int:
+        """The most that a thread may have."""
+        return limits_of(self.target).registers
 
     @property
     def chip_clock_per_us(self) -> float:
@@ -72,10 +81,8 @@ MACHINES: dict[str, Machine] = {
             l1_bytes_per_clock=64,
             shared_bytes_per_clock=128,
             shared_bytes=100 << 10,
-            shared_bytes_per_cta=101_376,
             shared_bytes_reserved=1024,
             registers=65_536,
-            registers_per_thread=255,
             warps=48,
             ctas=24,
             launch_us=2.5,
@@ -98,15 +105,13 @@ MACHINES: dict[str, Machine] = {
             l1_bytes_per_clock=64,
             shared_bytes_per_clock=128,
             shared_bytes=228 << 10,
-            shared_bytes_per_cta=232_448,
             shared_bytes_reserved=1024,
             registers=65_536,
-            registers_per_thread=255,
             warps=64,
             ctas=32,
             launch_us=2.5,
             step_us=0.8,
-            source=f"vendor sheet; mma.sync, copy and L1 measured; {_GUIDE}; launch, latency typical",
+            source=f"vendor sheet; mma.sync, copy, L1 measured; {_GUIDE}; launch, latency typical",
         ),
     )
 }

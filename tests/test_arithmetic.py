@@ -237,7 +237,7 @@ def tables() -> dict[str, Array]:
 
 
 def test_ex2_follows_the_measured_rule() -> None:
-    """FACTS, Bit-exact arithmetic: fixed point, one's complement below zero, a table, a shift."""
+    """As measured: fixed point, one's complement below zero, a table, a shift."""
     rng = fresh_rng()
     table = tables()["ex2"]
     x = np.concatenate(

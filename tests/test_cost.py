@@ -104,7 +104,7 @@ def test_the_printed_table() -> None:
 
 
 def test_the_bounds_of_the_facts() -> None:
-    """FACTS 9: at the perf shape mma and the exponentials take at least this long."""
+    """Vendor rates: at the perf shape mma and the exponentials take at least this long."""
     flop, exponentials = 4.0 * 8 * 4096 * 4096 * 64, 8.0 * 4096 * 4096
     for target, mma_us, mufu_us in (("sm_90", 53.5, 32), ("sm_120", 164, 21)):
         chip = machine(target)
