@@ -28,7 +28,7 @@ def optimize(
     """
     started = time.perf_counter()
     timings: dict[str, float] = {}
-    request = request_for(expr, target, dict(pins or {}), name)
+    request = request_for(expr, target or _default_target(), dict(pins or {}), name)
     entry = cache.kernel_key(request.text, request.target, request.pins)
     record = cache.load_record(entry)
     if record is None:
@@ -42,3 +42,10 @@ def optimize(
     debug.show(debug.SCHEDULE, lambda: f"{record.schedule}\n{record.cost}")
     debug.show(debug.PTX, lambda: record.plan.ptx)
     return kernel
+
+
+def _default_target() -> str:
+    """The target of the GPU that is present, else sm_120."""
+    from .runtime import present_target
+
+    return present_target() or "sm_120"

@@ -36,7 +36,7 @@ class Request:
         return "\n".join(lines)
 
 
-def request_for(expr: Any, target: str | None, pins: dict[str, str], name: str) -> Request:
+def request_for(expr: Any, target: str, pins: dict[str, str], name: str) -> Request:
     """The request, or an ExpressionError, ScheduleError or LoweringError that says what is off."""
     given = expr if isinstance(expr, tuple) else (expr,)
     if not given:
@@ -57,7 +57,8 @@ def request_for(expr: Any, target: str | None, pins: dict[str, str], name: str) 
         _root(name, label, term, axes, next(iter(inputs)))
         for label, (term, axes) in zip(names, roots, strict=True)
     )
-    return Request(name, outputs, tuple(inputs), _target(target), pins)
+    machine(target)
+    return Request(name, outputs, tuple(inputs), target, pins)
 
 
 def _root(name: str, label: str, term: Expr, axes: tuple[Axis, ...] | None, first: Any) -> Root:
@@ -97,12 +98,3 @@ def _check_inputs(name: str, inputs: list[Any]) -> None:
                     f"{name}: tensor {array.args[0]!r} has the symbolic extent {extent}, which is "
                     "not lowered yet; a number would be"
                 )
-
-
-def _target(given: str | None) -> str:
-    if given is None:
-        from .runtime import present_target
-
-        given = present_target() or "sm_120"
-    machine(given)
-    return given

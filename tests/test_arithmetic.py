@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from fractions import Fraction
 from importlib import resources
 
@@ -301,10 +299,3 @@ def test_rcp_and_rsqrt_of_special_values() -> None:
     assert bits(rsqrt[:5]) == bits(f32(inf, -inf, inf, -inf, 0.0))
     assert bits(rsqrt[[5, 7]]) == [exact.NAN_BITS] * 2
     assert rsqrt[6] == 1.0
-
-
-def test_arithmetic_needs_no_code_generator() -> None:
-    """It stands left of codegen: importing it must not import that."""
-    code = "import sys, egraph_flash.arithmetic; print('egraph_flash.codegen' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "False"

@@ -58,7 +58,7 @@ def _decode(bits: int, mantissa: int, exponent_bits: int) -> tuple[int, int, int
 
 
 def tensor_core_bits(a: list[int], b: list[int], c: int, type: str, fraction_bits: int) -> int:
-    """One output of an mma as f32 bits, by the integer rule that was measured; finite inputs only."""
+    """One output of an mma as f32 bits, by the measured integer rule; finite inputs only."""
     mantissa, exponent_bits = (10, 5) if type == "f16" else (7, 8)
     terms: list[tuple[int, int, int]] = []  # signed integer, its scale, exponent
     sign, value, exponent = _decode(c, 23, 8)
