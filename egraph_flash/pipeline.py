@@ -28,7 +28,8 @@ def optimize(
     """
     started = time.perf_counter()
     timings: dict[str, float] = {}
-    request = request_for(expr, target or _default_target(), dict(pins or {}), name)
+    chosen = _default_target() if target is None else target
+    request = request_for(expr, chosen, dict(pins or {}), name)
     entry = cache.kernel_key(request.text, request.target, request.pins)
     record = cache.load_record(entry)
     if record is None:
