@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +22,8 @@ class Context:
     `grid` gives the block's index of each batch axis; `bound` the values of variables and of
     terms that operations computed; `moving` the loop depth of each loop counter; `absent` says
     of variables and buffers whether they may hold what a mask removed; `upper` are variables
-    that bound from above whatever is subtracted from them.
+    that bound from above whatever is subtracted from them. `memo` and `parts` hold what was
+    emitted already, `sides` what is known of terms.
     """
 
     builder: Builder
@@ -34,6 +34,7 @@ class Context:
     absent: dict[Any, Kinds] = field(default_factory=dict)
     upper: set[Any] = field(default_factory=set)
     memo: dict[Any, Value] = field(default_factory=dict)
+    sides: dict[Any, tuple[bool, bool]] = field(default_factory=dict)
     parts: dict[Any, Register] = field(default_factory=dict)
 
     # ---- the thread's place ----------------------------------------------------------------------
@@ -139,10 +140,10 @@ class Context:
 
     def uses(self, term: Any, frame: Frame) -> tuple[bool, bool]:
         """Whether a term's value differs between rows, and between columns, of a frame."""
-        name = ("uses", term, frame.row.axis, frame.column.axis)
-        if name not in self.memo:
-            self.memo[name] = self._uses(term, frame)  # type: ignore[assignment]
-        return self.memo[name]  # type: ignore[return-value]
+        name = (term, frame.row.axis, frame.column.axis)
+        if name not in self.sides:
+            self.sides[name] = self._uses(term, frame)
+        return self.sides[name]
 
     def _uses(self, term: Any, frame: Frame) -> tuple[bool, bool]:
         if term in self.bound:
@@ -176,23 +177,17 @@ class Context:
         self.forget({term})
 
     def forget(self, terms: set[Any]) -> None:
+        """Drop what was computed from these terms, or found out about them."""
         self.memo = {name: v for name, v in self.memo.items() if not _mentions(name, terms)}
+        self.sides = {name: v for name, v in self.sides.items() if not _mentions(name, terms)}
 
     def leave(self, depth: int) -> None:
         """Drop what was computed in loops deeper than `depth`."""
-        self.memo = {
-            name: value
-            for name, value in self.memo.items()
-            if not isinstance(value, Value) or value.depth <= depth
-        }
+        self.memo = {name: value for name, value in self.memo.items() if value.depth <= depth}
 
 
-def _mentions(name: Any, terms: Iterable[Any]) -> bool:
-    return any(
-        not terms.isdisjoint(subterms(part))  # type: ignore[attr-defined]
-        for part in name
-        if isinstance(part, Term)
-    )
+def _mentions(name: Any, terms: set[Any]) -> bool:
+    return any(not terms.isdisjoint(subterms(part)) for part in name if isinstance(part, Term))
 
 
 def lane_runs(steps: tuple[int, ...]) -> list[tuple[int, int, int]]:

@@ -29,13 +29,7 @@ def _logarithm(b: Builder, x: Any) -> Any:
 def _hyperbolic_tangent(b: Builder, x: Any) -> Any:
     """1 - 2 / (exp(2x) + 1): exact limits at both ends, absolute error of some 2^-23."""
     above = b.op("add_rn_f32", exponential(b, x, 2.0), 1.0)
-    return b.op("sub_rn_f32", _in_register(b, 1.0), b.op("div_rn_f32", _in_register(b, 2.0), above))
-
-
-def _in_register(b: Builder, number: float) -> Any:
-    register = b.new("f32")
-    b.move(register, number)
-    return register
+    return b.op("sub_rn_f32", 1.0, b.op("div_rn_f32", 2.0, above))
 
 
 def _swapped(row: str) -> Emit:
