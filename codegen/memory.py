@@ -248,8 +248,13 @@ def _uniform(side: Side) -> int:
     return 16 if side.bound is None else math.gcd(16, side.bound, granularity(side))
 
 
-def load_words(ctx: Context, load: Any, frame: Frame, *, here: bool = False) -> list[Word]:
-    """The elements of a load, zero where they lie outside. `here` keeps them in this loop."""
+def load_words(
+    ctx: Context, load: Any, frame: Frame, *, here: bool = False
+) -> tuple[list[Word], int]:
+    """The elements of a load, zero where they lie outside, and the loop depth of its registers.
+
+    `here` keeps them in this loop.
+    """
     dtype = DTYPES[load.args[0].args[1]]
     found = access(ctx, load, frame)
     depth = ctx.builder.depth if here else found.depth
@@ -259,7 +264,7 @@ def load_words(ctx: Context, load: Any, frame: Frame, *, here: bool = False) -> 
     with ctx.builder.at(depth):
         for run in grouped(found, frame, dtype.size_bytes):
             words += _load_run(ctx, run, dtype)
-    return words
+    return words, depth
 
 
 def _load_run(ctx: Context, run: list[Element], dtype: Dtype) -> list[Word]:
@@ -304,11 +309,7 @@ def load_values(ctx: Context, load: Any, frame: Frame, *, here: bool = False) ->
     dtype = DTYPES[load.args[0].args[1]]
     if dtype.name == "i64":
         raise LoweringError(f"lowering: {load.args[0]} is i64, which is not lowered yet; wants i32")
-    found = access(ctx, load, frame)
-    words = load_words(ctx, load, frame, here=here)
-    predicates = [ctx.inside(side) for side in (frame.row, frame.column)]
-    depth = max([found.depth, *(p.depth for p in predicates if p is not None)])
-    depth = ctx.builder.depth if here else depth
+    words, depth = load_words(ctx, load, frame, here=here)
     with ctx.builder.at(depth):
         raw = unpacked(ctx, words)
         kind = kind_of(*ctx.uses(load, frame))

@@ -11,7 +11,7 @@ from .context import Context
 from .expression import compute, real
 from .frames import Frame, atoms_along, fragment
 from .lanes import LaneMap
-from .memory import Place, load_words, pack, unpacked
+from .memory import Place, load_values, load_words, pack, unpacked
 from .ptx import Address, Register, Symbol
 from .values import Value, constant, each
 
@@ -77,9 +77,9 @@ def _loaded(ctx: Context, load: Any, frame: Frame, atom: Atom, lanes: LaneMap) -
     dtype = DTYPES[load.args[0].args[1]]
     if not all(ctx.uses(load, frame)):
         raise LoweringError(f"lowering: the operand {load} lacks an axis of the contraction")
-    words = load_words(ctx, load, frame, here=True)
     if not atom.on_tensor_cores or dtype.name != atom.operand:
-        return _converted(ctx, words, dtype.name, frame, atom, lanes)
+        return from_value(ctx, load_values(ctx, load, frame, here=True), frame, atom, lanes)
+    words, _ = load_words(ctx, load, frame, here=True)
     whole = {word.places: word.register for word in words if len(word.places) == 2}
     halves = _LazyHalves(ctx, words)
     found: Fragments = {}
@@ -106,23 +106,6 @@ class _LazyHalves:
         if place not in self.done:
             self.done.update(unpacked(self.ctx, [self.word[place]]))
         return self.done[place]
-
-
-def _converted(
-    ctx: Context, words: list[Any], dtype: str, frame: Frame, atom: Atom, lanes: LaneMap
-) -> Fragments:
-    raw = unpacked(ctx, words)
-    if dtype != "f32":
-        raw = {place: ctx.builder.op(f"cvt_f32_{dtype}", word) for place, word in raw.items()}
-    found: Fragments = {}
-    for place, elements in _places(frame, lanes):
-        reals = [raw[element] for element in elements]
-        if atom.on_tensor_cores:
-            pairs = zip(reals[::2], reals[1::2], strict=True)
-            found[place] = [pack(ctx, atom.operand, low, high) for low, high in pairs]
-        else:
-            found[place] = reals
-    return found
 
 
 # ---- from an accumulator to a left operand -------------------------------------------------------

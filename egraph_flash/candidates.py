@@ -127,7 +127,7 @@ def _column_choices(stage: Stage, kind: Atom, seeds: Sequence[Tile]) -> list[tup
     sums, column = shape_of(stage), stage.roles.column
     if stage.fold is None or column is None or not sums.outer:
         return [(1, 1)]
-    whole = -(-column.size // kind.columns)
+    whole = max(-(-column.size // kind.columns), 1)
     atoms = {whole, *(n for n in (4, 8, 16) if n < whole and family(kind) == "tensor")}
     atoms |= {n for n in (32, 64) if n < whole and family(kind) == "fma"}
     atoms |= {seed.column_atoms for seed in seeds if seed.column_atoms <= whole}

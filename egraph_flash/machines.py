@@ -111,7 +111,8 @@ MACHINES: dict[str, Machine] = {
             ctas=32,
             launch_us=2.5,
             step_us=0.8,
-            source=f"vendor sheet; mma.sync, copy, L1 measured; {_GUIDE}; launch, latency typical",
+            source=f"vendor sheet; mma.sync, copy measured; {_GUIDE}; "
+            "L1 inferred from a profile (docs/forms.md); launch, latency typical",
         ),
     )
 }

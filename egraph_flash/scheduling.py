@@ -8,11 +8,12 @@ from typing import Any
 
 from . import debug
 from .axes import Axis
-from .candidates import Candidate, candidates, why_not
+from .candidates import Candidate, candidates, legal_atoms, unchecked, why_not
 from .cost import Cost, predict
 from .errors import ScheduleError
 from .knobs import KNOBS, Place, Registers, Tile, knob_of
 from .machines import Machine
+from .shapes import shape_of
 from .stages import Stage
 from .workload import work_of
 
@@ -90,11 +91,9 @@ def scopes(stages: Sequence[Stage]) -> list[dict[Axis, str]]:
 
 
 def _tiled_axes(stage: Stage) -> tuple[Axis, ...]:
-    from .shapes import shape_of
-
     depths = shape_of(stage).depths
     named = depths or tuple(a for a in (stage.fold, stage.roles.column, stage.roles.row) if a)[:1]
-    return tuple(axis for axis in named)
+    return tuple(named)
 
 
 def _check_scopes(given: Mapping[str, Any], names: list[dict[Axis, str]], stages: int) -> None:
@@ -189,8 +188,6 @@ def _nearest(
 
 def _reason(stage: Stage, pin: str, tile: Tile, names: dict[Axis, str], machine: Machine) -> str:
     """Why no legal geometry has this tile, from the geometry that comes nearest to having it."""
-    from .candidates import legal_atoms, unchecked
-
     atoms = [row.name for row in legal_atoms(stage)]
     if tile.atom not in atoms:
         return f"the atom {tile.atom} does not take its operands; {', '.join(atoms)} would"

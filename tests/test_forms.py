@@ -184,3 +184,12 @@ def test_materialized_is_several_kernels() -> None:
     _, fused = compiled(TENSOR_CORES, 64, f16, False, 33, 200, "sm_120")
     assert len(fused.plan.launches) == fused.passes == 1
     assert not fused.plan.having("workspace")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("rows", "columns"), [(5, 0), (0, 5), (0, 0)])
+def test_axes_may_be_empty(form: str, rows: int, columns: int) -> None:
+    expr, kernel = compiled(form, 32, f16, False, rows, columns, "sm_120")
+    arrays = inputs(kernel, fresh_rng())
+    result = kernel.run(backend="sim", **arrays)
+    np.testing.assert_array_equal(result, evaluate(expr, decoded(kernel, arrays)))
