@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ..axes import Axis, size_of
@@ -26,6 +27,7 @@ def affine(index: Any) -> Affine:
     return Affine(constant, _merged(axes), _merged(terms))
 
 
+@lru_cache(maxsize=1024)
 def linear(load: Any) -> Affine:
     """The element offset of a load into its dense row-major array."""
     tensor, indices = load.args

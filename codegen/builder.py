@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .isa import ROWS
-from .ptx import Comment, Immediate, Instruction, Label, LabelMark, Register, Statement
+from .ptx import Comment, Guard, Immediate, Instruction, Label, LabelMark, Register, Statement
 
 Word = Register | Immediate
 
@@ -61,10 +61,14 @@ class Builder:
     def many(self, register_class: str, count: int) -> list[Register]:
         return [self.new(register_class) for _ in range(count)]
 
-    def put(self, row: str, guard: Register | None = None, **operands: Any) -> Instruction:
-        instruction = ROWS[row].bind(guard=guard, **operands)
+    def put(self, row: str, guard: Register | Guard | None = None, **operands: Any) -> Instruction:
+        instruction = self.made(row, guard, **operands)
         self._append(instruction)
         return instruction
+
+    def made(self, row: str, guard: Register | Guard | None = None, **operands: Any) -> Instruction:
+        """An instruction that is not placed yet."""
+        return ROWS[row].bind(guard=guard, **operands)
 
     def op(self, row: str, *sources: Any) -> Register:
         """The instruction with its sources in the row's order, into a fresh register."""
@@ -124,6 +128,38 @@ class Builder:
         self.put("bra", guard=again, target=Label(label))
         del self.blocks[-2:]
         self.blocks[-1].term = ""  # what follows the loop names its term again
+
+    @contextmanager
+    def when(
+        self, predicate: Register, *, holds: bool = True, uniform: bool = False
+    ) -> Iterator[None]:
+        """Code for the threads whose predicate holds; `uniform`: all of a warp agree on it."""
+        depth = self.depth
+        label = Label(f"L{self.labels}")
+        self.labels += 1
+        before, body = Block(depth), Block(depth + 1)
+        self.blocks[-1].statements += [before, body]
+        self.blocks += [before, body]
+        row = "bra_uni" if uniform else "bra"
+        self.put(row, guard=Guard(predicate, negated=holds), target=label)
+        yield
+        self._append(LabelMark(label.name))
+        del self.blocks[-2:]
+        self.blocks[-1].term = ""
+
+    def mark(self, label: str) -> None:
+        """A place that a branch may name."""
+        self._append(LabelMark(label))
+
+    @contextmanager
+    def until(self) -> Iterator[Register]:
+        """Code that is repeated until it sets the predicate that is given to it."""
+        label = f"L{self.labels}"
+        self.labels += 1
+        done = self.new("pred")
+        self._append(LabelMark(label))
+        yield done
+        self.put("bra", guard=Guard(done, negated=True), target=Label(label))
 
     def statements(self) -> Sequence[Statement]:
         return tuple(self.root.flatten())

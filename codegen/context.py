@@ -7,8 +7,11 @@ from typing import Any
 
 from ..absence import Kinds
 from ..axes import Axis
+from ..choices import PLAIN, Choices
 from ..free import free
+from ..tensor_map import TensorMap
 from ..terms import Term, subterms
+from .arena import Arena
 from .builder import Builder
 from .frames import Frame, Side
 from .ptx import Address, Register, Special, Symbol
@@ -27,6 +30,12 @@ class Context:
     """
 
     builder: Builder
+    choices: Choices = PLAIN
+    arena: Arena | None = None
+    barrier_threads: int | None = None
+    tile_number: Register | None = None
+    met: bool = True  # whether the block's warps met since a handed-over tile was last read
+    warp_met: bool = True  # whether this warp's lanes did
     pointers: dict[str, str] = field(default_factory=dict)
     grid: dict[Axis, Value] = field(default_factory=dict)
     bound: dict[Any, Value] = field(default_factory=dict)
@@ -36,6 +45,31 @@ class Context:
     memo: dict[Any, Value] = field(default_factory=dict)
     sides: dict[Any, tuple[bool, bool]] = field(default_factory=dict)
     parts: dict[Any, Register] = field(default_factory=dict)
+    slots: dict[Any, Register] = field(default_factory=dict)
+    maps: dict[TensorMap, str] = field(default_factory=dict)
+    held: dict[Any, Any] = field(default_factory=dict)
+    fragments: dict[Any, dict[tuple[int, int], list[Register]]] = field(default_factory=dict)
+    state: set[Any] = field(default_factory=set)
+    kept: dict[Any, dict[str, Value]] = field(default_factory=dict)
+
+    def block_number(self) -> Register:
+        """Which tile is in hand: the block's number, or one of those that it takes in turn."""
+        if self.tile_number is None:
+            return self.builder.op("mov_special", Special("ctaid.x"))
+        return self.tile_number
+
+    def barrier(self) -> None:
+        """All warps of the block that compute meet."""
+        self.met = self.warp_met = True
+        if self.barrier_threads is None:
+            self.builder.put("bar_sync", a=0)
+        else:
+            self.builder.put("bar_sync_count", a=1, b=self.barrier_threads)
+
+    def warp_barrier(self) -> None:
+        """The lanes of the warp meet."""
+        self.warp_met = True
+        self.builder.put("bar_warp_sync", mask=0xFFFFFFFF)
 
     # ---- the thread's place ----------------------------------------------------------------------
 
@@ -51,8 +85,18 @@ class Context:
         return self.once("thread", lambda: self.builder.op("mov_special", Special("tid.x")))
 
     @property
+    def shared(self) -> Register:
+        """The address of shared memory."""
+        return self.once("shared", lambda: self.builder.op("mov_symbol", Symbol("smem")))
+
+    @property
     def lane(self) -> Register:
         return self.once("lane", lambda: self.builder.op("and_b32", self.thread, 31))
+
+    @property
+    def half(self) -> Register:
+        """1 in the upper half of the warp, 0 in the lower."""
+        return self.once("half", lambda: self.builder.op("shr_u32", self.lane, 4))
 
     @property
     def warp(self) -> Register:
@@ -78,6 +122,18 @@ class Context:
 
         return self.once(("pointer", array), emit)
 
+    def map_address(self, tensor_map: TensorMap) -> Register:
+        """The generic address of a tensor map, which is a parameter of the kernel."""
+        others = sum(known.buffer == tensor_map.buffer for known in self.maps)
+        number = f"_{others}" if others else ""
+        name = self.maps.setdefault(tensor_map, f"t_{tensor_map.buffer}{number}")
+
+        def emit() -> Register:
+            b = self.builder
+            return b.op("cvta_param_u64", b.op("mov_param", Symbol(name)))
+
+        return self.once(("map", name), emit)
+
     def base(self, side: Side) -> Register:
         """The coordinate of the side's offset 0, its moving part aside."""
         return self.once(("side", side.placing), lambda: self._base(side, side.origin))
@@ -89,13 +145,13 @@ class Context:
 
     def _base(self, side: Side, origin: Register | None) -> Register:
         b = self.builder
-        total: Register | None = None
-        for shift, mask, step in lane_runs(side.lane_steps):
+        total: Register | None = side.own
+        for shift, mask, step in lane_runs(side.lane_steps) if side.own is None else ():
             part = b.op("shr_u32", self.lane, shift) if shift else self.lane
             part = b.op("and_b32", part, mask)
             part = b.op("mul_lo_s32", part, step) if step > 1 else part
             total = part if total is None else b.op("add_s32", total, part)
-        if side.warps > 1:
+        if side.warps > 1 and side.own is None:
             place = self.warp_place(side.warps, side.warp_stride)
             part = b.op("mul_lo_s32", place, side.warp_step)
             total = part if total is None else b.op("add_s32", total, part)
@@ -108,15 +164,15 @@ class Context:
 
     def coordinates(self, side: Side) -> Value:
         """The side's coordinates, a word for each register index."""
-        name = ("coordinates", side.placing, side.offsets, side.moving)
+        name = ("coordinates", side.placing, side.offsets, side.moving, side.ahead)
         if name not in self.memo:
             depth = self.moving.get(side.moving, 0) if isinstance(side.moving, Register) else 0
             with self.builder.at(depth):
-                base, fixed = self.base(side), 0
+                base, fixed = self.base(side), side.ahead
                 if isinstance(side.moving, Register):
                     base = self.builder.op("add_s32", base, side.moving)
                 else:
-                    fixed = side.moving
+                    fixed += side.moving
                 words = tuple(
                     self.builder.op("add_s32", base, fixed + offset) if fixed + offset else base
                     for offset in side.offsets
@@ -128,7 +184,7 @@ class Context:
         """Whether each coordinate lies before the side's bound; None where all do."""
         if side.bound is None:
             return None
-        name = ("inside", side.placing, side.offsets, side.moving, side.bound)
+        name = ("inside", side.placing, side.offsets, side.moving, side.ahead, side.bound)
         if name not in self.memo:
             at = self.coordinates(side)
             with self.builder.at(at.depth):
@@ -161,7 +217,7 @@ class Context:
         """What a term's value in a frame depends on: the term, and the sides that it uses."""
         row, column = self.uses(term, frame)
         sides = tuple(
-            (side.placing, side.offsets, side.moving, side.bound) if used else None
+            (side.placing, side.offsets, side.moving, side.ahead, side.bound) if used else None
             for side, used in ((frame.row, row), (frame.column, column))
         )
         return term, kind_of(row, column), sides

@@ -13,7 +13,7 @@ from ..operators import OPERATORS
 from .context import Context
 from .frames import Frame
 from .memory import load_values
-from .pointwise import COMPARE, INTEGER, LOGIC, REAL, exponential
+from .pointwise import COMPARE, INTEGER, LOGIC, REAL
 from .ptx import Register
 from .values import Type, Value, constant, each
 
@@ -45,7 +45,9 @@ def _compute(ctx: Context, term: Any, frame: Frame) -> Value:
     if head not in OPERATORS:
         raise LoweringError(f"lowering: got {head} inside a pointwise expression: {term}")
     if head == "Exp":
-        return _exponential(ctx, term, frame)
+        from .exponential import exponential
+
+        return exponential(ctx, term, frame)
     operands = tuple(compute(ctx, child, frame) for child in term.args)
     if all(operand.is_constant for operand in operands):
         return constant(_fold(head, operands))
@@ -55,10 +57,10 @@ def _compute(ctx: Context, term: Any, frame: Frame) -> Value:
         return _compare(ctx, head, operands, frame)
     if head in LOGIC:
         tests = tuple(truth(ctx, operand, frame) for operand in operands)
-        return _emit(ctx, LOGIC[head], tests, frame, "pred")
+        return emit_each(ctx, LOGIC[head], tests, frame, "pred")
     if head in INTEGER and all(_integral(operand) for operand in operands):
         whole = tuple(_as_s32(operand) for operand in operands)
-        return _emit(ctx, INTEGER[head], whole, frame, "s32")
+        return emit_each(ctx, INTEGER[head], whole, frame, "s32")
     if head not in REAL:
         raise LoweringError(f"lowering: got {head} of real numbers: {term}; wants integers")
     return _real(ctx, term, tuple(real(ctx, operand, frame) for operand in operands), frame)
@@ -80,7 +82,9 @@ def _index(ctx: Context, axis: Any, frame: Frame) -> Value:
     return ctx.grid[axis]
 
 
-def _emit(ctx: Context, emit: Any, operands: tuple[Value, ...], frame: Frame, type_: Type) -> Value:
+def emit_each(
+    ctx: Context, emit: Any, operands: tuple[Value, ...], frame: Frame, type_: Type
+) -> Value:
     """Emit word by word at the loop depth of the deepest operand."""
     depth = max(operand.depth for operand in operands)
     with ctx.builder.at(depth):
@@ -111,8 +115,8 @@ def real(ctx: Context, value: Value, frame: Frame) -> Value:
     if value.type == "f32" or value.is_constant:
         return Value(value.kind, "f32", value.words, value.depth)
     if value.type == "s32":
-        return _emit(ctx, lambda b, x: b.op("cvt_rn_f32_s32", x), (value,), frame, "f32")
-    return _emit(ctx, lambda b, p: b.op("selp_f32", 1.0, 0.0, p), (value,), frame, "f32")
+        return emit_each(ctx, lambda b, x: b.op("cvt_rn_f32_s32", x), (value,), frame, "f32")
+    return emit_each(ctx, lambda b, p: b.op("selp_f32", 1.0, 0.0, p), (value,), frame, "f32")
 
 
 def truth(ctx: Context, value: Value, frame: Frame) -> Value:
@@ -121,7 +125,7 @@ def truth(ctx: Context, value: Value, frame: Frame) -> Value:
         return value
     row = "setp_ne_s32" if value.type == "s32" else "setp_neu_f32"
     zero = 0 if value.type == "s32" else 0.0
-    return _emit(ctx, lambda b, x: b.op(row, _register(ctx, x), zero), (value,), frame, "pred")
+    return emit_each(ctx, lambda b, x: b.op(row, _register(ctx, x), zero), (value,), frame, "pred")
 
 
 def _register(ctx: Context, word: Any) -> Register:
@@ -135,20 +139,6 @@ def _register(ctx: Context, word: Any) -> Register:
 # ---- operators that need more than one instruction -----------------------------------------------
 
 
-def _exponential(ctx: Context, term: Any, frame: Frame) -> Value:
-    """exp(c * x) takes one multiplication for both constants."""
-    inner, scale = term.args[0], 1.0
-    if inner.head == "Mul":
-        for constant_, other in (inner.args, reversed(inner.args)):
-            if constant_.head == "Num" and abs(constant_.args[0]) < INF:
-                inner, scale = other, constant_.args[0]
-                break
-    value = real(ctx, compute(ctx, inner, frame), frame)
-    if value.is_constant:
-        return constant(float(np.exp(scale * value.words[0])))
-    return _emit(ctx, lambda b, x: exponential(b, x, scale), (value,), frame, "f32")
-
-
 def _where(ctx: Context, operands: tuple[Value, ...], frame: Frame) -> Value:
     condition, chosen, otherwise = operands
     if condition.is_constant:
@@ -159,7 +149,7 @@ def _where(ctx: Context, operands: tuple[Value, ...], frame: Frame) -> Value:
     else:
         row, type_ = "selp_f32", "f32"
         values = (real(ctx, chosen, frame), real(ctx, otherwise, frame))
-    return _emit(
+    return emit_each(
         ctx,
         lambda b, p, x, y: b.op(row, x, y, p),
         (test, *values),
@@ -174,7 +164,7 @@ def _compare(ctx: Context, head: str, operands: tuple[Value, ...], frame: Frame)
         emit, pair = on_integer, tuple(_as_s32(operand) for operand in operands)
     else:
         emit, pair = on_real, tuple(real(ctx, operand, frame) for operand in operands)
-    return _emit(ctx, lambda b, x, y: emit(b, _register(ctx, x), y), pair, frame, "pred")
+    return emit_each(ctx, lambda b, x, y: emit(b, _register(ctx, x), y), pair, frame, "pred")
 
 
 def _cast(ctx: Context, term: Any, frame: Frame) -> Value:
@@ -183,7 +173,7 @@ def _cast(ctx: Context, term: Any, frame: Frame) -> Value:
     if dtype.name == "f32":
         return value
     there, back = f"cvt_rn_{dtype.name}_f32", f"cvt_f32_{dtype.name}"
-    return _emit(
+    return emit_each(
         ctx, lambda b, x: b.op(back, b.op(there, _register(ctx, x))), (value,), frame, "f32"
     )
 
@@ -202,7 +192,7 @@ def _real(ctx: Context, term: Any, operands: tuple[Value, ...], frame: Frame) ->
             absent = absence_of(term.args[zero], ctx.absent) & ZERO
             if absent and _unbounded(ctx, term.args[other]):
                 return _guarded_product(ctx, operands, zero, frame)
-    return _emit(ctx, REAL[head], operands, frame, "f32")
+    return emit_each(ctx, REAL[head], operands, frame, "f32")
 
 
 def _guarded_difference(
@@ -215,10 +205,10 @@ def _guarded_difference(
         name = ctx.name_of(right, frame)
         guarded = ("guarded", *name)
         if guarded not in ctx.memo:
-            ctx.memo[guarded] = _emit(ctx, _zero_for_minus_infinity, (b,), frame, "f32")
-        return _emit(ctx, REAL["Sub"], (a, ctx.memo[guarded]), frame, "f32")
-    difference = _emit(ctx, REAL["Sub"], operands, frame, "f32")
-    return _emit(
+            ctx.memo[guarded] = emit_each(ctx, zero_for_minus_infinity, (b,), frame, "f32")
+        return emit_each(ctx, REAL["Sub"], (a, ctx.memo[guarded]), frame, "f32")
+    difference = emit_each(ctx, REAL["Sub"], operands, frame, "f32")
+    return emit_each(
         ctx,
         lambda b, x, y: b.op("selp_f32", -INF, y, b.op("setp_eq_f32", _register(ctx, x), -INF)),
         (a, difference),
@@ -227,7 +217,7 @@ def _guarded_difference(
     )
 
 
-def _zero_for_minus_infinity(b: Any, x: Any) -> Any:
+def zero_for_minus_infinity(b: Any, x: Any) -> Any:
     return b.op("selp_f32", 0.0, x, b.op("setp_eq_f32", x, -INF))
 
 
@@ -249,8 +239,8 @@ def _any_unbounded(ctx: Context, term: Any) -> bool:
 
 def _guarded_product(ctx: Context, operands: tuple[Value, ...], zero: int, frame: Frame) -> Value:
     """a * b with 0 * inf = 0, where the operand numbered `zero` may be an absent 0."""
-    product = _emit(ctx, REAL["Mul"], operands, frame, "f32")
-    return _emit(
+    product = emit_each(ctx, REAL["Mul"], operands, frame, "f32")
+    return emit_each(
         ctx,
         lambda b, x, y: b.op("selp_f32", 0.0, y, b.op("setp_eq_f32", _register(ctx, x), 0.0)),
         (operands[zero], product),
@@ -261,11 +251,11 @@ def _guarded_product(ctx: Context, operands: tuple[Value, ...], zero: int, frame
 
 def _guarded_quotient(ctx: Context, operands: tuple[Value, ...], frame: Frame) -> Value:
     """a / b with 0 / 0 = 0."""
-    quotient = _emit(ctx, REAL["Div"], operands, frame, "f32")
+    quotient = emit_each(ctx, REAL["Div"], operands, frame, "f32")
 
     def emit(b: Any, x: Any, y: Any, q: Any) -> Any:
         none = b.op("setp_eq_f32", _register(ctx, y), 0.0)
         both = b.op("and_pred", none, b.op("setp_eq_f32", _register(ctx, x), 0.0))
         return b.op("selp_f32", 0.0, q, both)
 
-    return _emit(ctx, emit, (*operands, quotient), frame, "f32")
+    return emit_each(ctx, emit, (*operands, quotient), frame, "f32")

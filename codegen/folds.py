@@ -38,13 +38,24 @@ def across_lanes(ctx: Context, monoid: str, word: Any, bits: tuple[int, ...]) ->
 
 def fold_rows(ctx: Context, monoid: str, tile: Value, frame: Frame) -> Value:
     """Each row of a tile folded over its columns."""
+    return fold_across(ctx, monoid, fold_lanes(ctx, monoid, tile, frame), frame)
+
+
+def fold_lanes(ctx: Context, monoid: str, tile: Value, frame: Frame) -> Value:
+    """Each row of a tile folded over the columns that this thread holds."""
     columns = len(frame.column.offsets)
-    words = []
-    for row in range(len(frame.row.offsets)):
-        held = [tile.at(row, column, columns) for column in range(columns)]
-        word = fold_words(ctx, monoid, held)
-        words.append(across_lanes(ctx, monoid, word, frame.row.sharing_bits))
+    words = [
+        fold_words(ctx, monoid, [tile.at(row, column, columns) for column in range(columns)])
+        for row in range(len(frame.row.offsets))
+    ]
     return Value("rows", "f32", tuple(words), ctx.builder.depth)
+
+
+def fold_across(ctx: Context, monoid: str, parts: Value, frame: Frame) -> Value:
+    """Each row's parts folded over the lanes that share the row."""
+    bits = frame.row.sharing_bits
+    words = tuple(across_lanes(ctx, monoid, word, bits) for word in parts.words)
+    return Value("rows", "f32", words, ctx.builder.depth)
 
 
 def inner_fold(ctx: Context, red: Any, frame: Frame) -> Value:

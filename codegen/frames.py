@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from ..axes import Axis
 from .lanes import LaneMap
@@ -18,8 +19,10 @@ class Side:
     adds `lane_steps[b]` for each set bit b of the lane; the warp part is `warp_step` times the
     warp's place among `warps`, which are `warp_stride` warps apart; the origin is the block's own
     first coordinate, a multiple of `extent`; `moving` is a constant, or a loop's counter that is
-    a multiple of `moving_step`. `interleave` is how many atoms take turns along the side. `bound`
-    is where the axis ends, if coordinates past it occur and must be masked.
+    a multiple of `moving_step`, and `ahead` a constant on top of it. `interleave` is how many
+    atoms take turns along the side. `bound` is where the axis ends, if coordinates past it occur
+    and must be masked. Where threads are laid out otherwise than by lanes and warps, `own` is the
+    thread's part, a multiple of `own_step`, and `block_extent` what the origin is a multiple of.
     """
 
     axis: Axis | None
@@ -33,10 +36,16 @@ class Side:
     moving_step: int = 1
     bound: int | None = None
     interleave: int = 1
+    ahead: int = 0
+    own: Register | None = None
+    own_step: int = 1
+    block_extent: int = 0
 
     @property
     def extent(self) -> int:
         """How many consecutive coordinates all warps together hold."""
+        if self.own is not None:
+            return self.block_extent
         return self.warp_step * (self.warps - 1) + self.reach
 
     @cached_property
@@ -50,9 +59,10 @@ class Side:
         return tuple(bit for bit, step in enumerate(self.lane_steps) if step == 0)
 
     @property
-    def placing(self) -> tuple[tuple[int, ...], int, int, int, Register | None]:
+    def placing(self) -> tuple[Any, ...]:
         """What decides the coordinate of offset 0, the moving part aside."""
-        return self.lane_steps, self.warp_step, self.warps, self.warp_stride, self.origin
+        own = self.own or (self.lane_steps, self.warp_step, self.warps, self.warp_stride)
+        return own, self.origin
 
     def agrees(self, other: Side) -> bool:
         """Whether every thread's register i holds the same coordinate on both sides."""
@@ -61,6 +71,7 @@ class Side:
             and self.offsets == other.offsets
             and self.placing == other.placing
             and self.moving == other.moving
+            and self.ahead == other.ahead
         )
 
 

@@ -9,11 +9,14 @@ from typing import Any
 from ..absence import Kinds, absence_of
 from ..axes import size_of
 from ..dtypes import DTYPES
+from ..machines import machine
 from ..plan import Buffer, Launch, Plan, Pointer, Role
 from ..scheduling import Scheduled
-from .lowering import Limits, Lowered, lower
+from .arena import arena
+from .lowering import Lowered, lower
 from .ptx import PTX_VERSION, Module
 from .ptx_text import emit
+from .residency import Residency
 from .tile import TileProgram
 from .tiling import tile_program
 
@@ -38,11 +41,16 @@ def generate(stages: Sequence[Scheduled], inputs: Sequence[Any], target: str) ->
             each.candidate.inner,
             each.candidate.outer,
             each.candidate.depth_steps,
+            each.choices,
         )
         programs.append(program)
-        lowered.append(
-            lower(program, absent, Limits(each.registers.most, each.registers.min_blocks))
+        memory = arena(
+            each.stage,
+            each.candidate.inner,
+            each.candidate.outer,
+            each.choices,
         )
+        lowered.append(lower(program, memory, absent, _residency(each, target)))
         for made in each.stage.targets:
             known = {
                 t.array: absent[t.name] for s in stages for t in s.stage.targets if t.name in absent
@@ -61,13 +69,22 @@ def generate(stages: Sequence[Scheduled], inputs: Sequence[Any], target: str) ->
     return Generated(plan, tuple(programs))
 
 
+def _residency(each: Scheduled, target: str) -> Residency:
+    chip = machine(target)
+    return Residency(
+        resident_blocks=each.cost.resident_ctas * chip.sms,
+        registers=chip.registers,
+        reassigns=chip.reassigns,
+    )
+
+
 def _launch(each: Lowered) -> Launch:
     return Launch(
         entry=each.entry.name,
         grid=each.grid,
         block=each.block,
         shared_bytes=each.shared_bytes,
-        arguments=tuple(Pointer(name) for name in each.arrays),
+        arguments=(*(Pointer(name) for name in each.arrays), *each.maps),
         instructions=each.instructions,
     )
 

@@ -10,7 +10,7 @@ from .affine import linear
 from .atoms import Atom, atom
 from .context import Context
 from .frames import Frame, Side, column_offsets, lane_steps, repeat, row_offsets
-from .ptx import Register, Special
+from .ptx import Register
 from .tile import Contract, TileProgram, walk
 from .values import Value
 
@@ -24,7 +24,7 @@ class Layout:
     def __init__(self, ctx: Context, program: TileProgram) -> None:
         self.ctx, self.builder, self.program = ctx, ctx.builder, program
         self.roles = program.roles
-        self.warps = max(program.inner.warps, program.outer.warps)
+        self.warps = program.warps
         self.accumulators = program.outer if self.roles.fold is not None else program.inner
         self.blocks = self._place()
 
@@ -57,7 +57,7 @@ class Layout:
         """The digits of the block's number, the lowest first; 0 where a base has one value."""
         moving = [place for place, base in enumerate(bases) if base > 1]
         digits: list[Any] = [0] * len(bases)
-        rest = self.builder.op("mov_special", Special("ctaid.x")) if moving else None
+        rest = self.ctx.block_number() if moving else None
         for place in moving:
             if place == moving[-1]:
                 digits[place] = rest
@@ -118,11 +118,21 @@ class Layout:
         ]
         column = self.roles.column
         wide = kind.on_tensor_cores and all(
-            load.head == "Load" and linear(load).coefficient(column) == 1 for load in along
+            load.head == "Load"
+            and linear(load).coefficient(column) == 1
+            and not self.program.choices.staging(str(load.args[0].args[0])).depth
+            for load in along
         )
         return math.gcd(atoms, 8) if wide and along else 1
 
-    def fold_side(self, moving: Register | int, block: int, bound: int | None) -> Side:
+    def ones_side(self) -> Side:
+        """One atom of columns that are all alike."""
+        kind = atom(self.accumulators.atom)
+        return Side(axis=None, offsets=column_offsets(kind.c), lane_steps=(0,) * 5)
+
+    def fold_side(
+        self, moving: Register | int, block: int, bound: int | None, ahead: int = 0
+    ) -> Side:
         geometry = self.program.inner
         kind = atom(geometry.atom)
         return Side(
@@ -131,6 +141,7 @@ class Layout:
             lane_steps=lane_steps(kind.c, 1),
             moving=moving,
             moving_step=block,
+            ahead=ahead,
             bound=bound,
         )
 

@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..absence import NOWHERE, ZERO, Kinds, absence_of, identity_kinds
 from ..notation import pretty
 from ..plan import Dim3
+from ..tensor_map import MAP_ALIGNMENT_BYTES, MAP_BYTES, TensorMap
 from ..terms import subterms
+from .arena import Arena
 from .atoms import atom
 from .builder import Builder
 from .context import Context
 from .contraction import contract
 from .expression import compute, real
-from .folds import fold_rows, inner_fold
+from .folds import fold_across, fold_lanes, fold_rows, inner_fold
 from .frames import Frame, Side
 from .layout import Layout
 from .memory import store_values
 from .operands import select
+from .peephole import paired
 from .ptx import Entry, Param
-from .tile import Contract, Fill, InnerFold, Loop, Map, RowFold, Store, TileProgram, walk
+from .rebase import rebase
+from .residency import PRODUCER_THREADS, Residency
+from .streaming import Stream
+from .tile import (
+    AcrossLanes,
+    Contract,
+    Fill,
+    FirstColumn,
+    InnerFold,
+    LaneFold,
+    Loop,
+    Map,
+    Rebase,
+    RowFold,
+    Store,
+    TileProgram,
+    walk,
+)
+from .tiles import Tiles
+from .turns import begin_turns, own_turn
 from .values import Value
 
 
@@ -36,33 +58,43 @@ class Lowered:
     grid: Dim3
     block: Dim3
     arrays: tuple[str, ...]
+    maps: tuple[TensorMap, ...]
     shared_bytes: int
-    instructions: Mapping[str, int]
+    instructions: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What the assembler is told: the most registers a thread, the fewest blocks an SM."""
+def lower(
+    program: TileProgram, arena: Arena, absent: Mapping[str, Kinds], residency: Residency
+) -> Lowered:
+    """The instructions of a tile program, its shared memory laid out as `arena` says.
 
-    registers: int
-    min_blocks: int
-
-
-def lower(program: TileProgram, absent: Mapping[str, Kinds], limits: Limits) -> Lowered:
-    """The instructions of a tile program. `absent` tells which buffers hold masked elements."""
-    return _Kernel(program, absent).finish(limits)
+    `absent` tells which buffers hold masked elements.
+    """
+    return _Kernel(program, arena, absent, residency).finish()
 
 
 class _Kernel:
-    def __init__(self, program: TileProgram, absent: Mapping[str, Kinds]) -> None:
-        self.program, self.roles = program, program.roles
+    def __init__(
+        self, program: TileProgram, arena: Arena, absent: Mapping[str, Kinds], residency: Residency
+    ) -> None:
+        self.program, self.roles, self.arena = program, program.roles, arena
+        self.residency = residency
+        self.choices = program.choices
         self.arrays = _arrays(program)
         self.ctx = Context(
             Builder(),
+            choices=program.choices,
             pointers={name: f"p_{name}" for name in self.arrays},
             absent={array: absent.get(name, NOWHERE) for name, array in self.arrays.items()},
+            arena=arena,
         )
+        self.at_end: Callable[[], None] = lambda: None
+        begin_turns(self.ctx, program.warps)
+        self.tiles = Tiles(self.ctx) if self.choices.grid == "persistent" else None
         self.layout = Layout(self.ctx, program)
+        if self.choices.roles == "producer":
+            self.ctx.barrier_threads = 32 * self.layout.warps
+        self.upper_half = self.ctx.half if self.choices.drain.matrices == 4 else None
 
     @property
     def builder(self) -> Builder:
@@ -70,60 +102,76 @@ class _Kernel:
 
     # ---- operations ------------------------------------------------------------------------------
 
-    def finish(self, limits: Limits) -> Lowered:
+    def finish(self) -> Lowered:
         with self.builder.of("the block's first row and column"):
             self.outer = Frame(self.layout.row_side(), self.layout.column_side())
         self.inner = self.outer
+        self.ones = Frame(self.outer.row, self.layout.ones_side())
         for op in self.program.ops:
             self.emit(op)
+        if self.tiles is not None:
+            self.tiles.next(self.layout.blocks, self.at_end)
         self.builder.put("ret")
-        block = (32 * self.layout.warps, 1, 1)
+        if self.upper_half is not None:
+            paired(self.builder, self.upper_half)
+        threads = 32 * self.layout.warps
+        if self.choices.roles == "producer":
+            threads += PRODUCER_THREADS
+        block = (threads, 1, 1)
+        maps = [
+            Param("b8", name, MAP_BYTES, MAP_ALIGNMENT_BYTES) for name in self.ctx.maps.values()
+        ]
         entry = Entry(
             name=self.program.name,
-            params=tuple(Param("u64", name) for name in self.ctx.pointers.values()),
+            params=(*(Param("u64", name) for name in self.ctx.pointers.values()), *maps),
             body=tuple(self.builder.statements()),
             reqntid=block,
-            maxnreg=limits.registers,
-            minnctapersm=limits.min_blocks,
+            maxnreg=self.most_registers(threads),
+            minnctapersm=self.choices.regs.min_blocks,
         )
         return Lowered(
             entry,
-            grid=(self.layout.blocks, 1, 1),
+            grid=(self.grid(), 1, 1),
             block=block,
             arrays=tuple(self.arrays),
-            shared_bytes=self.shared_bytes,
-            instructions=dict(self.builder.root.executed()),
+            maps=tuple(self.ctx.maps),
+            shared_bytes=self.arena.size_bytes,
+            instructions=self.executed(threads),
         )
 
-    @property
-    def shared_bytes(self) -> int:
-        """One slab, which every handed-over tile uses in turn."""
-        geometry = self.program.inner
-        kind = atom(geometry.atom)
-        through_slab = any(
-            isinstance(op, Contract) and op.handoff is not None and kind.on_tensor_cores
-            for op in walk(self.program.ops)
-        )
-        return (
-            self.layout.row_extent * kind.columns * geometry.column_atoms * 2 if through_slab else 0
-        )
+    def executed(self, threads: int) -> dict[str, float]:
+        """What a warp executes on average; warps that only copy execute next to nothing."""
+        share = 32 * self.layout.warps / threads
+        counted = self.builder.root.executed().items()
+        return {name: count * share if share < 1 else count for name, count in counted}
+
+    def most_registers(self, threads: int) -> int | None:
+        """None where warps change how many they have: the block's threads then bound them."""
+        consumers = 32 * self.layout.warps
+        changes = threads > consumers and self.residency.reassigned(consumers) is not None
+        return None if changes else self.choices.regs.most
+
+    def grid(self) -> int:
+        blocks = self.layout.blocks
+        return blocks if self.tiles is None else min(blocks, self.residency.resident_blocks)
 
     def emit(self, op: Any) -> None:
         with self.builder.of(_title(op)):
             getattr(self, f"_{type(op).__name__.lower()}")(op)
 
     def frame(self, shape: str) -> Frame:
-        return self.outer if shape == "outer" else self.inner
+        return {"outer": self.outer, "ones": self.ones}.get(shape, self.inner)
 
     def _fill(self, op: Fill) -> None:
         rows = len(self.outer.row.offsets)
-        count = rows if op.shape == "rows" else rows * len(self.outer.column.offsets)
+        count = rows if op.shape == "rows" else rows * len(self.frame(op.shape).column.offsets)
         words = self.builder.many("f32", count)
         for word in words:
             self.builder.move(word, op.value)
         kind = "rows" if op.shape == "rows" else "tile"
         self.ctx.bind(op.into, Value(kind, "f32", tuple(words), self.builder.depth))  # type: ignore[arg-type]
         self.ctx.absent[op.into] = identity_kinds(op.value)  # until something is folded in
+        self.ctx.state.add(op.into)
 
     def _map(self, op: Map) -> None:
         frame = self.frame(op.shape)
@@ -134,16 +182,47 @@ class _Kernel:
             value = select(self.ctx, test, value, op.masked, frame)
         self.ctx.bind(op.into, _spread(value, op.shape, frame))
         self.ctx.absent[op.into] = absence_of(op.expr, self.ctx.absent)
+        if op.expr.head == "Max2" and any(self._bounds(part) for part in op.expr.args):
+            self.ctx.upper.add(op.into)
+
+    def _bounds(self, term: Any) -> bool:
+        """Whether the term bounds from above what it was folded from, up to a positive factor."""
+        if term.head == "Mul":
+            return any(
+                factor.head == "Num" and factor.args[0] > 0 and self._bounds(other)
+                for factor, other in (term.args, reversed(term.args))
+            )
+        return term in self.ctx.upper
 
     def _innerfold(self, op: InnerFold) -> None:
         self.ctx.bind(op.into, inner_fold(self.ctx, op.red, self.inner))
         self.ctx.absent[op.into] = absence_of(op.red, self.ctx.absent)
 
     def _rowfold(self, op: RowFold) -> None:
-        self.ctx.bind(op.into, fold_rows(self.ctx, op.monoid, self.ctx.bound[op.tile], self.inner))
-        self.ctx.absent[op.into] = self.ctx.absent[op.tile]
-        if op.monoid == "Max":
-            self.ctx.upper.add(op.into)
+        value = fold_rows(self.ctx, op.monoid, self.ctx.bound[op.tile], self.inner)
+        self.folded(op.into, value, op.monoid, op.tile)
+
+    def _lanefold(self, op: LaneFold) -> None:
+        value = fold_lanes(self.ctx, op.monoid, self.ctx.bound[op.tile], self.inner)
+        self.folded(op.into, value, op.monoid, op.tile)
+
+    def _acrosslanes(self, op: AcrossLanes) -> None:
+        value = fold_across(self.ctx, op.monoid, self.ctx.bound[op.part], self.inner)
+        self.folded(op.into, value, op.monoid, op.part)
+
+    def _firstcolumn(self, op: FirstColumn) -> None:
+        tile, columns = self.ctx.bound[op.tile], len(self.ones.column.offsets)
+        words = tuple(tile.at(row, 0, columns) for row in range(len(self.ones.row.offsets)))
+        self.folded(op.into, Value("rows", "f32", words, tile.depth), "Sum", op.tile)
+
+    def folded(self, into: Any, value: Value, monoid: str, of: Any) -> None:
+        self.ctx.bind(into, value)
+        self.ctx.absent[into] = self.ctx.absent[of]
+        if monoid == "Max":
+            self.ctx.upper.add(into)
+
+    def _rebase(self, op: Rebase) -> None:
+        rebase(self.ctx, op, self.frame)
 
     def _contract(self, op: Contract) -> None:
         axis = op.contraction.depth
@@ -155,8 +234,13 @@ class _Kernel:
             bound = axis.size if whole != axis.size else None
             depth = Side(axis, tuple(range(whole)), (), bound=bound)
             frame = self.inner
-        self.ctx.bind(op.into, contract(self.ctx, op, frame, depth, self.inner))
+        with own_turn(self.ctx, op, self.layout.warps):
+            value, ones = contract(self.ctx, op, frame, depth, self.inner, self.ones)
+        self.ctx.bind(op.into, value)
         known = self.ctx.absent
+        if op.ones is not None and ones is not None:
+            self.ctx.bind(op.ones[0], ones)
+            known[op.ones[0]] = known[op.ones[1]] & absence_of(op.contraction.left, known) & ZERO
         sides = (op.contraction.left, op.contraction.right)
         products = frozenset().union(*(absence_of(side, known) for side in sides))
         held = known[op.start] if op.start is not None else ZERO
@@ -167,41 +251,7 @@ class _Kernel:
         return replace(side, offsets=tuple(range(block)), lane_steps=())
 
     def _loop(self, op: Loop) -> None:
-        if op.rounds > 1:
-            counter = self.builder.new("b32")
-            self.ctx.moving[counter] = self.builder.depth + 1
-            self.inner = Frame(self.outer.row, self.layout.fold_side(counter, op.block, None))
-            with self.builder.loop(counter, 0, op.rounds * op.block, op.block):
-                self._deepen(op, self.builder.depth)
-                self._body(op.body, op)
-            self.ctx.leave(self.builder.depth)
-            self._deepen(op, self.builder.depth)
-        elif op.rounds == 1:
-            self.inner = Frame(self.outer.row, self.layout.fold_side(0, op.block, None))
-            self._body(op.body, op)
-        if op.rest:
-            start = op.rounds * op.block
-            self.inner = Frame(self.outer.row, self.layout.fold_side(start, op.block, op.axis.size))
-            self._body(op.rest, op)
-        if op.rounds or op.rest:
-            for old, new in op.carried:
-                self.ctx.absent[old] = self.ctx.absent[new]
-
-    def _body(self, ops: Iterable[Any], loop: Loop) -> None:
-        for op in ops:
-            self.emit(op)
-        with self.builder.of("the new state"):
-            for old, new in loop.carried:
-                into, value = self.ctx.bound[old], self.ctx.bound[new]
-                for register, word in zip(into.words, value.words, strict=True):
-                    self.builder.move(register, word)
-        self.ctx.forget({old for old, _ in loop.carried} | {new for _, new in loop.carried})
-
-    def _deepen(self, op: Loop, depth: int) -> None:
-        """Inside a loop, its carried tiles are values of that depth."""
-        for old, _ in op.carried:
-            self.ctx.bound[old] = replace(self.ctx.bound[old], depth=depth)
-        self.ctx.forget({old for old, _ in op.carried})
+        Stream(self, op).run()
 
     def _store(self, op: Store) -> None:
         frame = self.frame(op.shape)
@@ -243,8 +293,10 @@ def _expressions(op: Any) -> tuple[Any, ...]:
         return (op.contraction.left, op.contraction.right)
     if isinstance(op, InnerFold):
         return (op.red,)
+    if isinstance(op, Rebase):
+        return tuple(expr for _, _, expr in op.moved)
     return (op.expr,) if isinstance(op, Map | Store) else ()
 
 
 def _title(op: Any) -> str:
-    return f"loop over {pretty(op.axis)}" if isinstance(op, Loop) else str(op)
+    return f"loop over {pretty(op.axis)}" if isinstance(op, Loop) else str(op).splitlines()[0]

@@ -53,9 +53,13 @@ class Access:
 
 def granularity(side: Side) -> int:
     """A power of two or more that divides the coordinate of the side's offset 0."""
-    parts = [step for step in side.lane_steps if step]
-    parts += [side.warp_step] if side.warps > 1 else []
+    if side.own is not None:
+        parts = [side.own_step]
+    else:
+        parts = [step for step in side.lane_steps if step]
+        parts += [side.warp_step] if side.warps > 1 else []
     parts += [side.extent] if side.origin is not None else []
+    parts += [side.ahead] if side.ahead else []
     if isinstance(side.moving, Register):
         parts.append(side.moving_step)
     elif side.moving:
@@ -140,8 +144,9 @@ def _bases(ctx: Context, load: Any, form: Affine, frame: Frame, dtype: Dtype) ->
         if isinstance(side.moving, Register):
             depth = ctx.moving[side.moving]
             moving.append((Value("scalar", "s32", (side.moving,), depth), scale))
+            constant += scale * side.ahead
         else:
-            constant += scale * side.moving
+            constant += scale * (side.moving + side.ahead)
     moving += [(compute(ctx, term, frame), scale) for term, scale in form.terms]
     array = load.args[0].args[0]
     name = ("base", array, constant, tuple(fixed))
@@ -263,11 +268,11 @@ def load_words(
     words: list[Word] = []
     with ctx.builder.at(depth):
         for run in grouped(found, frame, dtype.size_bytes):
-            words += _load_run(ctx, run, dtype)
+            words += load_run(ctx, run, dtype)
     return words, depth
 
 
-def _load_run(ctx: Context, run: list[Element], dtype: Dtype) -> list[Word]:
+def load_run(ctx: Context, run: list[Element], dtype: Dtype) -> list[Word]:
     b = ctx.builder
     width_bytes = len(run) * dtype.size_bytes
     kind = "f32" if dtype.name == "f32" else "b16" if width_bytes == 2 else "b32"

@@ -8,11 +8,14 @@ from ..dtypes import DTYPES
 from ..errors import LoweringError
 from .atoms import Atom
 from .context import Context
+from .copies import Slot, slab_address
+from .drains import Held, drained
 from .expression import compute, real
 from .frames import Frame, atoms_along, fragment
 from .lanes import LaneMap
-from .memory import Place, load_values, load_words, pack, unpacked
-from .ptx import Address, Register, Symbol
+from .memory import Place, access, load_values, load_words, pack, unpacked
+from .ptx import Address, Register
+from .slabs import CHUNK_BYTES, SlabLayout
 from .values import Value, constant, each
 
 Fragments = dict[tuple[int, int], list[Register]]  # by the atom's place: (row, column) of atoms
@@ -23,6 +26,8 @@ def operand(ctx: Context, term: Any, frame: Frame, atom: Atom, lanes: LaneMap) -
 
     A plain load goes from memory to the registers that the atom reads, in this loop's body.
     """
+    if term in ctx.held:
+        return drained(ctx, ctx.held[term], frame, lanes)
     if term.head == "Load":
         return _loaded(ctx, term, frame, atom, lanes)
     value = real(ctx, compute(ctx, term, frame), frame)
@@ -74,24 +79,43 @@ def _places(frame: Frame, lanes: LaneMap) -> list[tuple[Place, list[Place]]]:
 
 
 def _loaded(ctx: Context, load: Any, frame: Frame, atom: Atom, lanes: LaneMap) -> Fragments:
+    """A plain load: again in each round of the loop, or once where it is hoisted."""
+    hoisted = ctx.choices.hoist == "registers" and access(ctx, load, frame).depth == 0
+    if not hoisted:
+        return _fragments(ctx, load, frame, atom, lanes, here=True)
+    name = ("fragments", lanes, *ctx.name_of(load, frame))
+    if name not in ctx.fragments:
+        ctx.fragments[name] = _fragments(ctx, load, frame, atom, lanes, here=False)
+    return ctx.fragments[name]
+
+
+def _fragments(
+    ctx: Context, load: Any, frame: Frame, atom: Atom, lanes: LaneMap, *, here: bool
+) -> Fragments:
     dtype = DTYPES[load.args[0].args[1]]
     if not all(ctx.uses(load, frame)):
         raise LoweringError(f"lowering: the operand {load} lacks an axis of the contraction")
     if not atom.on_tensor_cores or dtype.name != atom.operand:
-        return from_value(ctx, load_values(ctx, load, frame, here=True), frame, atom, lanes)
-    words, _ = load_words(ctx, load, frame, here=True)
+        return from_value(ctx, load_values(ctx, load, frame, here=here), frame, atom, lanes)
+    words, depth = load_words(ctx, load, frame, here=here)
     whole = {word.places: word.register for word in words if len(word.places) == 2}
     halves = _LazyHalves(ctx, words)
     found: Fragments = {}
-    for place, elements in _places(frame, lanes):
-        registers = []
-        for low, high in zip(elements[::2], elements[1::2], strict=True):
-            if (low, high) in whole:
-                registers.append(whole[low, high])
-                continue
-            registers.append(ctx.builder.op("mov_pack_b32", [halves[low], halves[high]]))
-        found[place] = registers
+    with ctx.builder.at(depth):
+        found = {
+            place: _pairs(ctx, elements, whole, halves) for place, elements in _places(frame, lanes)
+        }
     return found
+
+
+def _pairs(ctx: Context, elements: list[Place], whole: Any, halves: Any) -> list[Register]:
+    registers = []
+    for low, high in zip(elements[::2], elements[1::2], strict=True):
+        if (low, high) in whole:
+            registers.append(whole[low, high])
+            continue
+        registers.append(ctx.builder.op("mov_pack_b32", [halves[low], halves[high]]))
+    return registers
 
 
 class _LazyHalves:
@@ -123,84 +147,58 @@ def same_lanes(atom: Atom, held: Frame, wanted: Frame) -> bool:
 def handed_over(ctx: Context, value: Value, held: Frame, wanted: Frame, atom: Atom) -> Fragments:
     """A tile held as an accumulator, as fragments of the left operand.
 
-    Atoms on f32 take the registers as they are; others go through a shared slab and `ldmatrix`,
-    between two barriers: one so that all have read the slab before, one so that all have written.
+    In registers where the lanes agree and that is chosen; else through a shared slab and
+    `ldmatrix`, between two barriers: one so that all have read the slab before (where they have
+    not met since), one so that all have written.
     """
-    if not atom.on_tensor_cores and same_lanes(atom, held, wanted):
+    in_registers = ctx.choices.handoff == "repack" or not atom.on_tensor_cores
+    if in_registers and same_lanes(atom, held, wanted):
         return from_value(ctx, value, wanted, atom, atom.a)
-    stride_bytes = 2 * wanted.column.extent
-    ctx.builder.put("bar_sync", a=0)
-    _to_slab(ctx, value, held, atom, stride_bytes)
-    ctx.builder.put("bar_sync", a=0)
-    return _from_slab(ctx, wanted, atom, stride_bytes)
+    arena = ctx.arena
+    assert arena is not None, "the kernel has shared memory"
+    assert arena.handoff is not None, "shared memory has a place for it"
+    slot = Slot(arena.handoff_offset)
+    in_warp = ctx.choices.handoff == "shared/warp"  # else rows may belong to several warps
+    meet = ctx.warp_barrier if in_warp else ctx.barrier
+    if not (ctx.warp_met if in_warp else ctx.met):
+        meet()
+    _to_slab(ctx, value, held, atom, arena.handoff, slot)
+    meet()
+    slab = Held(arena.handoff, wanted.row.axis, wanted.column.axis, slot)
+    fragments = drained(ctx, slab, wanted, atom.a)
+    ctx.met = ctx.warp_met = False
+    return fragments
 
 
-def _slab_address(ctx: Context, name: Any, row: Any, column: Any, stride_bytes: int) -> Register:
-    """The shared address of (row, column) of the slab, 2 bytes an element."""
-
-    def emit() -> Register:
-        b = ctx.builder
-        start = b.op("mov_symbol", Symbol("smem"))
-        return b.op("mad_lo_s32", column, 2, b.op("mad_lo_s32", row, stride_bytes, start))
-
-    return ctx.once(("slab", name, stride_bytes), emit)
-
-
-def _to_slab(ctx: Context, value: Value, held: Frame, atom: Atom, stride_bytes: int) -> None:
+def _to_slab(
+    ctx: Context, value: Value, held: Frame, atom: Atom, layout: SlabLayout, slot: Slot
+) -> None:
+    b = ctx.builder
     row, column = ctx.local_base(held.row), ctx.local_base(held.column)
-    base = _slab_address(ctx, ("write", row, column), row, column, stride_bytes)
     columns = held.column.offsets
+    pairs_a_chunk = CHUNK_BYTES // 4
+    pair = ctx.once(("pair", column), lambda: b.op("shr_u32", column, 1))
+    chunk = ctx.once(("chunk of", column), lambda: b.op("div_u32", pair, pairs_a_chunk))
+    inside = ctx.once(
+        ("inside chunk", column),
+        lambda: b.op("mul_lo_s32", b.op("rem_u32", pair, pairs_a_chunk), 4),
+    )
+    start = slab_address(ctx, layout, row, chunk)
     for i, row_offset in enumerate(held.row.offsets):
         for j in range(0, len(columns), 2):
-            pair = pack(
-                ctx,
-                atom.operand,
-                value.at(i, j, len(columns)),
-                value.at(i, j + 1, len(columns)),
-            )
-            at = row_offset * stride_bytes + 2 * columns[j]
-            ctx.builder.put("st_shared_b32", a=Address(base, at), b=pair)
+            low, high = (value.at(i, j + k, len(columns)) for k in (0, 1))
+            word = pack(ctx, atom.operand, low, high)
+            box, byte = divmod(2 * columns[j], layout.span_bytes)
+            fixed = slot.offset_bytes + box * layout.box_bytes + row_offset * layout.pitch_bytes
+            name: Any = ("write", start, inside, byte if layout.chunk_bits else 0)
+            if not layout.chunk_bits:
+                fixed += byte
+            flip = byte if layout.chunk_bits else 0
+            base = ctx.once(name, lambda: _moved(ctx, start, flip, inside))  # noqa: B023
+            b.put("st_shared_b32", a=Address(base, fixed), b=word)
 
 
-def _from_slab(ctx: Context, wanted: Frame, atom: Atom, stride_bytes: int) -> Fragments:
-    row, column = _matrix_row(ctx, wanted, atom)
-    base = _slab_address(ctx, ("read", row, column), row, column, stride_bytes)
-    rows, columns = atom.a.shape
-    found: Fragments = {}
-    for place, _ in _places(wanted, atom.a):
-        registers = ctx.builder.many("b32", 4)
-        at = place[0] * rows * stride_bytes + 2 * place[1] * columns
-        ctx.builder.put("ldmatrix_x4", d=registers, a=Address(base, at))
-        found[place] = registers
-    return found
-
-
-def _matrix_row(ctx: Context, wanted: Frame, atom: Atom) -> tuple[Register, Register]:
-    """The (row, column) in the slab of the 8-element row that this lane gives `ldmatrix`.
-
-    Lane l gives row l % 8 of matrix l // 8; the matrices stand where the element bits above the
-    lowest put them in the operand's lane map.
-    """
-    b, side = ctx.builder, wanted.row
-
-    def along(which: int) -> Any:
-        steps = [step[which] for step in atom.a.element[1:]]
-        total = b.op("and_b32", ctx.lane, 7) if which == 0 else _zero(ctx)
-        for bit, step in enumerate(steps):
-            if step:
-                part = b.op("and_b32", b.op("shr_u32", ctx.lane, 3 + bit), 1)
-                total = b.op("mad_lo_s32", part, step, total)
-        if which == 0 and side.warps > 1:
-            place = ctx.warp_place(side.warps, side.warp_stride)
-            total = b.op("mad_lo_s32", place, side.warp_step, total)
-        return total
-
-    name = (atom.a, side.warps, side.warp_stride, side.warp_step)
-    row = ctx.once(("matrix row", *name), lambda: along(0))
-    return row, ctx.once(("matrix column", *name), lambda: along(1))
-
-
-def _zero(ctx: Context) -> Register:
-    register = ctx.builder.new("b32")
-    ctx.builder.move(register, 0)
-    return register
+def _moved(ctx: Context, start: Register, flip: int, inside: Register) -> Register:
+    """An address in another chunk, `inside` bytes into it."""
+    other = ctx.builder.op("xor_b32", start, flip) if flip else start
+    return ctx.builder.op("add_s32", other, inside)

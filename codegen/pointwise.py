@@ -17,7 +17,7 @@ def _instruction(row: str) -> Emit:
     return lambda b, *sources: b.op(row, *sources)
 
 
-def exponential(b: Builder, x: Any, scale: float = 1.0) -> Any:
+def exp2_scaled(b: Builder, x: Any, scale: float = 1.0) -> Any:
     """exp(scale * x) = 2^(x * (scale * log2 e)); the error is that of ex2.approx and a rounding."""
     return b.op("ex2_approx_ftz_f32", b.op("mul_rn_f32", x, scale * LOG2_E))
 
@@ -28,7 +28,7 @@ def _logarithm(b: Builder, x: Any) -> Any:
 
 def _hyperbolic_tangent(b: Builder, x: Any) -> Any:
     """1 - 2 / (exp(2x) + 1): exact limits at both ends, absolute error of some 2^-23."""
-    above = b.op("add_rn_f32", exponential(b, x, 2.0), 1.0)
+    above = b.op("add_rn_f32", exp2_scaled(b, x, 2.0), 1.0)
     return b.op("sub_rn_f32", 1.0, b.op("div_rn_f32", 2.0, above))
 
 
@@ -51,7 +51,7 @@ REAL: dict[str, Emit] = {
     "Sqrt": _instruction("sqrt_rn_f32"),
     "Max2": _swapped("max_NaN_f32"),
     "Min2": _swapped("min_NaN_f32"),
-    "Exp": exponential,
+    "Exp": exp2_scaled,
     "Log": _logarithm,
     "Tanh": _hyperbolic_tangent,
 }

@@ -1,24 +1,39 @@
-"""How many registers and shared bytes a geometry needs, before anything is emitted."""
+"""How many registers a geometry needs, before anything is emitted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..choices import Choices
 from ..knobs import Tile
 from .atoms import Atom, atom
 from .frames import column_offsets, row_offsets
 
-OVERHEAD_REGISTERS = 46  # addresses, indices, predicates and scalars that are live throughout
+OVERHEAD_REGISTERS = 40  # addresses, indices, predicates and scalars that are live throughout
+STAGED_OVERHEAD_REGISTERS = 44  # the same where operands come from slots
+STAGED_ROW_REGISTERS = 4
+SLACK_REGISTERS = 24  # what the assembler has been seen to save, at the cost of some spills
 ROW_REGISTERS = 6  # for each row that a thread holds: old and new channels, and their factors
 
 
 @dataclass(frozen=True)
-class Resources:
-    """What one block needs: registers a thread (an estimate), and shared bytes."""
+class Demand:
+    """What of a stage decides its registers.
 
-    registers: int
-    shared_bytes: int
+    `depths` are the tiles of contractions in the body, with all their depth steps in `steps`;
+    `from_slots` says whether streamed operands come from shared memory.
+    """
+
+    inner: Tile
+    outer: Tile
+    depths: Sequence[Tile]
+    steps: Sequence[int]
+    has_inner: bool
+    has_outer: bool
+    handoff: bool
+    from_slots: bool
+    choices: Choices
 
 
 def words(kind: Atom, row_atoms: int, column_atoms: int) -> int:
@@ -26,34 +41,34 @@ def words(kind: Atom, row_atoms: int, column_atoms: int) -> int:
     return row_atoms * len(row_offsets(kind.c)) * column_atoms * len(column_offsets(kind.c))
 
 
-def plan(
-    inner: Tile,
-    outer: Tile,
-    depths: Sequence[Tile],
-    *,
-    has_inner: bool,
-    has_outer: bool,
-    handoff: bool,
-) -> Resources:
-    """The resources of a stage with tiles in the body (`inner`) and accumulators (`outer`).
+def registers(demand: Demand) -> int:
+    """An estimate of the registers of a thread.
 
-    `depths` are the tiles of contractions in the body. Three moments of a round are weighed: the
-    contractions of the body with the operands of one slab; the tile as it was folded, as it
-    becomes at the new bases, and rounded to pairs; and the contraction over the fold.
+    Three moments of a round are weighed: the contractions of the body with the operands of one
+    slab; the tile as it was folded, as it becomes at the new bases, and rounded to pairs; and the
+    contraction over the fold. With a skew, the next block's tile lives beside the one in hand.
     """
+    inner, outer, choices = demand.inner, demand.outer, demand.choices
     kind = atom(inner.atom)
-    held = words(atom(outer.atom), outer.row_atoms, outer.column_atoms) if has_outer else 0
-    tile = words(kind, inner.row_atoms, inner.column_atoms) if has_inner or not has_outer else 0
-    rounded = -(-tile // 2) if handoff and kind.on_tensor_cores else 0
-    moments = [held + 2 * tile + rounded]
-    moments += [held + tile + _slab(kind, each, True) for each in depths]
-    if has_outer:
-        moments.append(held + (rounded or tile) + _slab(kind, outer, not handoff))
+    held = words(atom(outer.atom), outer.row_atoms, outer.column_atoms) if demand.has_outer else 0
+    own = demand.has_inner or not demand.has_outer
+    tile = words(kind, inner.row_atoms, inner.column_atoms) if own else 0
+    rounded = -(-tile // 2) if demand.handoff and kind.on_tensor_cores else 0
+    beside = tile if choices.skew != "off" else 0
+    kept = 0
+    if choices.hoist == "registers" and kind.on_tensor_cores:
+        kept = sum(kind.a.elements // 2 * inner.row_atoms * steps for steps in demand.steps)
     rows = inner.row_atoms * len(row_offsets(kind.c))
-    registers = OVERHEAD_REGISTERS + ROW_REGISTERS * rows + max(moments)
-    slab = kind.rows * inner.row_atoms * inner.row_warps * kind.columns * inner.column_atoms * 2
-    through_slab = handoff and kind.on_tensor_cores
-    return Resources(registers, slab if through_slab else 0)
+    if demand.from_slots:
+        # fragments come late and leave early: a few suffice, whatever the slab
+        few = kind.b.elements * 2 + kind.a.elements // 2 * inner.row_atoms
+        least = held + tile + beside + kept + few
+        return STAGED_OVERHEAD_REGISTERS + STAGED_ROW_REGISTERS * rows + least
+    moments = [held + 2 * tile + rounded]
+    moments += [held + tile + _slab(kind, each, not kept) for each in demand.depths]
+    if demand.has_outer:
+        moments.append(held + (rounded or tile) + _slab(kind, outer, not demand.handoff))
+    return OVERHEAD_REGISTERS + ROW_REGISTERS * rows + max(moments) + beside + kept
 
 
 def _slab(kind: Atom, tile: Tile, left: bool) -> int:

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..axes import Axis
+from ..choices import Choices, Staging
 from ..knobs import Tile as Geometry
 from ..monoids import MONOIDS
 from ..notation import pretty
 from ..roles import Contraction, Roles
 from ..stages import Target
+from ..terms import subterms
 
-Shape = Literal["rows", "inner", "outer"]  # one value a row; a tile row × fold; row × column
+# one value a row; a tile row × fold; row × column; and row × one atom of columns that are alike
+Shape = Literal["rows", "inner", "outer", "ones"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class Contract:
 
     `handoff` is the tile that the left operand is, held as an accumulator: it passes through
     shared memory to become an operand. Other operands are evaluated where they are needed.
+    `ones` is a tile and its start for one more atom of columns, where the right operand is 1.
     """
 
     into: Any
@@ -71,6 +75,7 @@ class Contract:
     geometry: Geometry
     start: Any | None = None
     handoff: Any | None = None
+    ones: tuple[Any, Any] | None = None
 
     def __str__(self) -> str:
         left = f"handoff({self.handoff})" if self.handoff is not None else self.contraction.left
@@ -78,6 +83,7 @@ class Contract:
         return (
             f"{self.into} = {start}contract over {self.contraction.depth}: {left} @ "
             f"{self.contraction.right} by {self.geometry} [{self.shape}]"
+            + ("" if self.ones is None else f"; {self.ones[0]} = {self.ones[1]} + {left} @ 1")
         )
 
 
@@ -94,29 +100,173 @@ class RowFold:
 
 
 @dataclass(frozen=True)
-class Loop:
-    """The serial level of the tower: `body` for each block of the fold axis, in order.
+class LaneFold:
+    """Each row of an inner tile folded as far as each lane holds it: a part of a row a lane."""
 
-    `carried` pairs each tile with the one that replaces it for the next round. `rounds` full
-    blocks run in a loop; a remainder runs `rest` once, masked by the carrier's identity.
+    into: Any
+    monoid: str
+    tile: Any
+
+    def __str__(self) -> str:
+        return f"{self.into} = {MONOIDS[self.monoid].symbol} in each lane of {self.tile} [rows]"
+
+
+@dataclass(frozen=True)
+class AcrossLanes:
+    """Parts of rows folded over the lanes that share the row."""
+
+    into: Any
+    monoid: str
+    part: Any
+
+    def __str__(self) -> str:
+        return f"{self.into} = {MONOIDS[self.monoid].symbol} across lanes of {self.part} [rows]"
+
+
+@dataclass(frozen=True)
+class FirstColumn:
+    """One value a row of a tile whose columns are alike."""
+
+    into: Any
+    tile: Any
+
+    def __str__(self) -> str:
+        return f"{self.into} = first column of {self.tile} [rows]"
+
+
+@dataclass(frozen=True)
+class Rebase:
+    """The base moves only where it must: where some lane's part exceeds it by more than `slack`.
+
+    Then `base` becomes the true fold of both, and each tile in `moved` is carried along: it takes
+    the value of its expression, in which `new` is the base after the move. Else nothing changes.
+    """
+
+    base: Any
+    monoid: str
+    part: Any
+    slack: float
+    new: Any
+    moved: tuple[tuple[Any, Shape, Any], ...]
+
+    def __str__(self) -> str:
+        lines = [f"where {self.part} > {self.base} + {self.slack:g} in any lane of the warp:"]
+        symbol = MONOIDS[self.monoid].symbol
+        lines.append(f"  {self.new} = {symbol}({self.base}, {symbol} across lanes of {self.part})")
+        lines += [f"  {tile} = {pretty(expr)} [{shape}]" for tile, shape, expr in self.moved]
+        return "\n".join([*lines, f"  {self.base} <- {self.new}"])
+
+
+# ---- streaming -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Slab:
+    """A streamed operand in shared memory; `lead` is how many blocks ahead of the slot's it is."""
+
+    load: Any
+    lead: int = 0
+
+    @property
+    def name(self) -> str:
+        return str(self.load.args[0].args[0])
+
+    def __str__(self) -> str:
+        return f"{self.name}{f' (+{self.lead} block)' if self.lead else ''}"
+
+
+@dataclass(frozen=True)
+class Pipe:
+    """Operands that come together: a ring of slots, `groups` times filled, `steps` blocks each."""
+
+    slabs: tuple[Slab, ...]
+    staging: Staging
+    groups: int
+
+    def __str__(self) -> str:
+        return f"{', '.join(map(str, self.slabs))} by {self.staging}"
+
+
+@dataclass(frozen=True)
+class Acquire:
+    """Wait until the slot of a group is full. `group` is None for the loop's own."""
+
+    pipe: Pipe
+    group: int | None
+
+    def __str__(self) -> str:
+        return f"acquire {self.pipe}{'' if self.group is None else f', slot {self.group}'}"
+
+
+@dataclass(frozen=True)
+class Release:
+    """A group's slot may be filled anew."""
+
+    pipe: Pipe
+    group: int | None
+
+    def __str__(self) -> str:
+        return f"release {self.pipe}{'' if self.group is None else f', slot {self.group}'}"
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Operations on the block after the one in hand."""
+
+    ops: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(["ahead:", *(f"  {line}" for line in lines_of(self.ops))])
+
+
+@dataclass(frozen=True)
+class Block:
+    """The operations of one block of the fold: `at` counts blocks, in a loop from its counter.
+
+    `step` is its place in the slot of its group (None: in what was fetched before the loop).
+    `carried` pairs each tile with the one that replaces it. `masked` says that it is the last
+    one and reaches past the end of the axis; `masked_ahead` the same of the block after it.
+    """
+
+    at: int
+    step: int | None
+    ops: tuple[Any, ...]
+    carried: tuple[tuple[Any, Any], ...] = ()
+    masked: bool = False
+    masked_ahead: bool = False
+
+    def __str__(self) -> str:
+        lines = [f"block {self.at}{', masked' if self.masked else ''}:"]
+        lines += [f"  {line}" for line in lines_of(self.ops)]
+        return "\n".join([*lines, *(f"  {old} <- {new}" for old, new in self.carried)])
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The serial level of the tower: every block of the fold axis, in order.
+
+    `before` runs once, then `body` for each `stride` blocks, `rounds` times, then `after`.
     """
 
     axis: Axis
     block: int
+    stride: int
     rounds: int
+    pipes: tuple[Pipe, ...]
+    before: tuple[Any, ...]
     body: tuple[Any, ...]
-    rest: tuple[Any, ...]
-    carried: tuple[tuple[Any, Any], ...]
+    after: tuple[Any, ...]
 
     def __str__(self) -> str:
-        lines = [f"loop {self.axis} by {self.block}, {self.rounds} full blocks:"]
-        lines += [f"  {line}" for op in self.body for line in str(op).splitlines()]
-        lines += [f"  {old} <- {new}" for old, new in self.carried]
-        if self.rest:
-            lines += [f"rest of {self.axis}:"]
-            lines += [f"  {line}" for op in self.rest for line in str(op).splitlines()]
-            lines += [f"  {old} <- {new}" for old, new in self.carried]
-        return "\n".join(lines)
+        head = f"loop {self.axis} by {self.stride} x {self.block}, {self.rounds} rounds"
+        through = f", through {'; '.join(map(str, self.pipes))}" if self.pipes else ""
+        lines = [*lines_of(self.before), f"{head}{through}:"]
+        lines += [f"  {line}" for line in lines_of(self.body)]
+        return "\n".join([*lines, *lines_of(self.after)])
+
+
+def lines_of(ops: tuple[Any, ...]) -> list[str]:
+    return [line for op in ops for line in str(op).splitlines()]
 
 
 @dataclass(frozen=True)
@@ -132,7 +282,10 @@ class Store:
         return f"{self.target.name}[{axes}] = store {pretty(self.expr)} [{self.shape}]"
 
 
-Op = Fill | Map | InnerFold | Contract | RowFold | Loop | Store
+Op = (
+    Fill | Map | InnerFold | Contract | RowFold | LaneFold | AcrossLanes | FirstColumn | Rebase
+    | Acquire | Release | Ahead | Block | Loop | Store
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -143,7 +296,13 @@ class TileProgram:
     roles: Roles
     inner: Geometry
     outer: Geometry
+    choices: Choices
     ops: tuple[Op, ...]
+
+    @property
+    def warps(self) -> int:
+        """The warps of a block that compute."""
+        return max(self.inner.warps, self.outer.warps)
 
     def __str__(self) -> str:
         batch = ", ".join(f"{axis}={axis.size}" for axis in self.roles.batch) or "1"
@@ -151,13 +310,35 @@ class TileProgram:
             f"{self.name}: grid over {batch}; rows {self.roles.row} by {self.inner}; "
             f"columns {self.roles.column} by {self.outer}; fold {self.roles.fold}"
         )
-        return "\n".join([head, *(f"  {line}" for op in self.ops for line in str(op).splitlines())])
+        return "\n".join([head, *(f"  {line}" for line in lines_of(self.ops))])
 
 
 def walk(ops: tuple[Op, ...]) -> Iterator[Op]:
-    """Every operation, loops' bodies included, in order."""
+    """Every operation, those inside of others included, in order."""
     for op in ops:
         yield op
         if isinstance(op, Loop):
-            yield from walk(op.body)
-            yield from walk(op.rest)
+            yield from walk((*op.before, *op.body, *op.after))
+        elif isinstance(op, Ahead | Block):
+            yield from walk(op.ops)
+
+
+def read_by(op: Op) -> set[Any]:
+    """The tiles that a plain operation reads."""
+    if isinstance(op, RowFold | LaneFold | FirstColumn):
+        return {op.tile}
+    if isinstance(op, AcrossLanes):
+        return {op.part}
+    if isinstance(op, Rebase):
+        return {op.base, op.part, *(v for tile, _, expr in op.moved for v in (tile, *_vars(expr)))}
+    if isinstance(op, Contract):
+        found = {*_vars(op.contraction.left), *_vars(op.contraction.right)}
+        held = (op.start, op.handoff, op.ones[1] if op.ones else None)
+        return found | {each for each in held if each is not None}
+    if isinstance(op, InnerFold):
+        return _vars(op.red)
+    return _vars(op.expr) if isinstance(op, Map | Store) else set()
+
+
+def _vars(expr: Any) -> set[Any]:
+    return {node for node in subterms(expr) if node.head == "Var"}

@@ -5,47 +5,110 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..carriers import bases_of, identity, is_twisted, lift_of, monoid_of, plain
+from ..carriers import (
+    bases_of,
+    identity,
+    is_twisted,
+    lift_of,
+    monoid_of,
+    plain,
+    representation_of,
+)
+from ..choices import Choices
 from ..knobs import Tile as Geometry
-from ..roles import Contraction, contraction, summand, transported
+from ..roles import Contraction, contraction, placeholder, summand, transported
 from ..shapes import Shape as Sums
-from ..shapes import inner_contraction, reductions, shape_of
+from ..shapes import inner_contraction, multiple_of, reductions, scaled, shape_of
 from ..stages import Stage
-from ..terms import Chan, rewrite, subterms, variable
+from ..terms import Chan, make, rewrite, subterms, variable
 from .atoms import atom
-from .tile import Contract, Fill, InnerFold, Loop, Map, Op, RowFold, Shape, Store, TileProgram
+from .pipelining import pipelined
+from .tile import (
+    AcrossLanes,
+    Contract,
+    Fill,
+    FirstColumn,
+    InnerFold,
+    LaneFold,
+    Loop,
+    Map,
+    Op,
+    Rebase,
+    RowFold,
+    Shape,
+    Store,
+    TileProgram,
+)
 
 
 def tile_program(
-    stage: Stage, name: str, inner: Geometry, outer: Geometry, depth_steps: Mapping[Any, int]
+    stage: Stage,
+    name: str,
+    inner: Geometry,
+    outer: Geometry,
+    depth_steps: Mapping[Any, int],
+    choices: Choices,
 ) -> TileProgram:
     """The stage on tiles of these geometries.
 
     `inner` is the geometry of tiles row × fold axis (row × column in a map), `outer` that of the
     accumulators row × column; `depth_steps` gives the depth steps for each contracted axis.
     """
-    writer = _Writer(stage, inner, outer, depth_steps)
-    return TileProgram(name, stage.roles, inner, outer, tuple(writer.program()))
+    writer = _Writer(stage, inner, outer, depth_steps, choices)
+    return TileProgram(name, stage.roles, inner, outer, choices, tuple(writer.program()))
 
 
 class _Writer:
     def __init__(
-        self, stage: Stage, inner: Geometry, outer: Geometry, depth_steps: Mapping[Any, int]
+        self,
+        stage: Stage,
+        inner: Geometry,
+        outer: Geometry,
+        depth_steps: Mapping[Any, int],
+        choices: Choices,
     ) -> None:
-        self.stage, self.roles = stage, stage.roles
+        self.stage, self.roles, self.choices = stage, stage.roles, choices
         self.inner, self.outer, self.depth_steps = inner, outer, depth_steps
         self.sums: Sums = shape_of(stage)
         self.rows = {self.roles.row} if self.roles.row is not None else set()
         self.contracted = {channel for channel, _ in self.sums.outer}
+        self.lazy = {
+            base
+            for channel in stage.channels
+            for base in bases_of(channel)
+            if choices.base != "max" and representation_of(channel).slack is not None
+        }
+        self.shifted = {
+            base
+            for base in self.lazy
+            if choices.start == "base" and multiple_of(stage, base) is not None
+        }
+        self.partners = self._partners()
         self.names = 0
         self.old = {c: self.fresh("s") for c in stage.channels}
+        self.inside: dict[Any, Any] = {}
+        self.new: dict[Chan, Any] = {}
 
     def fresh(self, prefix: str) -> Any:
         self.names += 1
         return variable("Expr", f"{prefix}{self.names}")
 
     def shape(self, channel: Chan) -> Shape:
+        if channel in self.partners.values():
+            return "ones"
         return "outer" if channel in self.contracted else "rows"
+
+    def _partners(self) -> dict[Chan, Chan]:
+        """Sums that ride a contraction with the same weights, by the channel of that one."""
+        if self.choices.sum != "ones":
+            return {}
+        found: dict[Chan, Chan] = {}
+        for channel, product_of in self.sums.outer:
+            for other in self.sums.plain:
+                if other not in found.values() and rides(other, product_of):
+                    found[channel] = other
+                    break
+        return found
 
     # ---- the program -----------------------------------------------------------------------------
 
@@ -53,6 +116,15 @@ class _Writer:
         ops: list[Op] = [Fill(self.old[c], self.shape(c), identity(c)) for c in self.stage.channels]
         if self.roles.fold is not None:
             ops.append(self.loop())
+            for channel in self.partners.values():
+                whole = self.fresh("r")
+                ops.append(FirstColumn(whole, self.old[channel]))
+                self.old[channel] = whole
+            for channel in self.stage.channels:
+                if self.in_lanes(channel):
+                    whole, part = self.fresh("r"), self.old[channel]
+                    ops.append(AcrossLanes(whole, monoid_of(channel), part))
+                    self.old[channel] = whole
         return ops + [self.store(target) for target in self.stage.targets]
 
     def store(self, target: Any) -> Store:
@@ -70,42 +142,52 @@ class _Writer:
         fold = self.roles.fold
         assert fold is not None, "only a stage with a fold has a loop"
         block = self.inner.column_atoms * self.inner.column_warps * atom(self.inner.atom).columns
-        rounds, rest = divmod(fold.size, block)
-        body, new = self.block(masked=False)
-        carried = tuple((self.old[c], new[c]) for c in self.stage.channels)
-        masked = self.block(masked=True, names=new)[0] if rest else []
-        return Loop(fold, block, rounds, tuple(body), tuple(masked), carried)
+        ops = self.body()
+        carried = tuple(
+            (self.old[c], self.new[c])
+            for c in self.stage.channels
+            if self.new[c] is not self.old[c]
+        )
+        state = tuple(old for channel, old in self.old.items() if channel not in self.lazy)
+        return pipelined(fold, block, ops, carried, state, self.choices)
 
-    def block(
-        self, *, masked: bool, names: Mapping[Chan, Any] | None = None
-    ) -> tuple[list[Op], dict[Chan, Any]]:
-        """The operations that merge one block of the fold into the state, and the new state."""
+    def body(self) -> list[Op]:
+        """The operations that merge one block of the fold into the state."""
         ops: list[Op] = []
-        new: dict[Chan, Any] = {}
-        inside = self.reduced(ops)
+        self.reduce(ops)
         for channel in self.stage.channels:
-            target = names[channel] if names else self.fresh("s")
-            if channel in self.contracted:
-                self.contract(ops, channel, inside, new, target, masked)
-            else:
-                self.fold_rows(ops, channel, inside, new, target, masked)
-            new[channel] = target
-        return ops, new
+            if channel in self.lazy:
+                self.rebase(ops, channel)
+            elif channel in self.contracted:
+                self.contract(ops, channel)
+            elif channel not in self.partners.values():
+                self.fold_rows(ops, channel)
+        return ops
 
-    def element(self, channel: Chan, new: Mapping[Chan, Any]) -> Any:
-        return summand(channel, new) if monoid_of(channel) == "Sum" else lift_of(channel)
+    def element(self, channel: Chan) -> Any:
+        """What one element of the fold adds, with the body's reductions as tiles."""
+        expr = summand(channel, self.new) if monoid_of(channel) == "Sum" else lift_of(channel)
+        return self.in_tiles(expr)
 
-    def reduced(self, ops: list[Op]) -> dict[Any, Any]:
+    def in_tiles(self, expr: Any) -> Any:
+        """A term of the body in the body's tiles; differences from a base that a contraction
+        starts at are there already."""
+        expr = rewrite(expr, self.inside)
+        for base in self.shifted & set(self.new):
+            lift = rewrite(lift_of(base), self.inside)
+            expr = rewrite(expr, {make("Sub", lift, self.new[base]): lift})
+        return expr
+
+    def reduce(self, ops: list[Op]) -> None:
         """A tile for each reduction in the body, computed once for all channels."""
         assert self.roles.fold is not None, "only a fold has a body"
-        found: dict[Any, Any] = {}
         lifts = [
             lift_of(each)
             for channel in self.stage.channels
             for each in (channel, *bases_of(channel))
         ]
         for red in dict.fromkeys(red for lift in lifts for red in reductions(lift)):
-            into = found[red] = self.fresh("t")
+            into = self.inside[red] = self.fresh("t")
             product_of = inner_contraction(red, self.rows, self.roles.fold)
             if product_of is None:
                 ops.append(InnerFold(into, red))
@@ -113,52 +195,124 @@ class _Writer:
             geometry = self.inner.with_columns(
                 self.inner.column_atoms, self.depth_steps[product_of.depth]
             )
-            ops.append(Contract(into, "inner", product_of, geometry))
-        return found
+            start = self.relative(ops, red)
+            ops.append(Contract(into, "inner", product_of, geometry, start))
+
+    def relative(self, ops: list[Op], red: Any) -> Any | None:
+        """Where a contraction starts at minus the base that its elements are kept relative to."""
+        for base in self.shifted:
+            if multiple_of(self.stage, base) is red:
+                start, scale = self.fresh("r"), scaled(lift_of(base))[1]
+                ops.append(Map(start, "rows", -_finite(self.old[base]) / scale))
+                return start
+        return None
 
     # ---- channels --------------------------------------------------------------------------------
 
-    def fold_rows(
-        self,
-        ops: list[Op],
-        channel: Chan,
-        inside: dict[Any, Any],
-        new: Mapping[Chan, Any],
-        target: Any,
-        masked: bool,
-    ) -> None:
-        monoid = monoid_of(channel)
-        tile, folded = self.fresh("t"), self.fresh("r")
-        expr = rewrite(self.element(channel, new), inside)
-        ops.append(Map(tile, "inner", expr, identity(channel) if masked else None))
-        ops.append(RowFold(folded, monoid, tile))
-        moved = transported(channel, self.old, new)
-        ops.append(Map(target, "rows", plain(monoid, moved, folded)))
+    def in_lanes(self, channel: Chan) -> bool:
+        """Whether each lane keeps its own part of the channel's rows until the end."""
+        return (
+            self.choices.sum == "lane"
+            and channel not in self.contracted
+            and monoid_of(channel) == "Sum"
+            and not any(channel in bases_of(other) for other in self.stage.channels)
+        )
 
-    def contract(
-        self,
-        ops: list[Op],
-        channel: Chan,
-        inside: dict[Any, Any],
-        new: Mapping[Chan, Any],
-        target: Any,
-        masked: bool,
-    ) -> None:
+    def start(self, channel: Chan) -> Any:
+        """The channel's old value as it reads at the new bases."""
+        if any(base in self.lazy for base in bases_of(channel)):
+            return self.old[channel]  # it moved with its base
+        return transported(channel, self.old, self.new)
+
+    def fold_rows(self, ops: list[Op], channel: Chan) -> None:
+        monoid, target = monoid_of(channel), self.fresh("s")
+        tile, folded = self.fresh("t"), self.fresh("r")
+        element, scale = _monotone(monoid, self.element(channel))
+        ops.append(Map(tile, "inner", element, identity(channel)))
+        in_lanes = self.in_lanes(channel)
+        ops.append((LaneFold if in_lanes else RowFold)(folded, monoid, tile))
+        both = plain(monoid, self.start(channel), scale * folded if scale != 1.0 else folded)
+        ops.append(Map(target, "rows", both))
+        self.new[channel] = target
+
+    def rebase(self, ops: list[Op], channel: Chan) -> None:
+        """A base that moves only where it must, and what is kept relative to it along with it."""
+        monoid, old, new = monoid_of(channel), self.old[channel], self.fresh("r")
+        tile, part = self.fresh("t"), self.fresh("r")
+        element, scale = _monotone(monoid, self.element(channel))
+        ops.append(Map(tile, "inner", element, identity(channel)))
+        ops.append(LaneFold(part, monoid, tile))
+        whole: Any = scale * part if scale != 1.0 else part
+        if channel in self.shifted:
+            whole = whole + _finite(old)
+        if whole is not part:
+            ops.append(Map(absolute := self.fresh("r"), "rows", whole))
+            part = absolute
+        twisted = [c for c in self.stage.channels if channel in bases_of(c)]
+        slacks = [representation_of(c).slack for c in twisted]
+        moved = tuple(
+            (self.old[c], self.shape(c), transported(c, self.old, {**self.old, channel: new}))
+            for c in twisted
+        )
+        if channel in self.shifted:
+            change = (_finite(old) - _finite(new)) / scale
+            moved = (*moved, (element, "inner", element + change))
+        slack = min(s for s in slacks if s is not None) if self.choices.base == "lazy" else 0.0
+        ops.append(Rebase(old, monoid, part, slack, new, moved))
+        self.new[channel] = old
+
+    def contract(self, ops: list[Op], channel: Chan) -> None:
         fold, column = self.roles.fold, self.roles.column
         assert fold is not None, "a contraction over the fold has one"
         assert column is not None, "a contraction over the fold has columns"
-        start = self.old[channel]
-        if is_twisted(channel):
-            start = self.fresh("t")
-            ops.append(Map(start, "outer", transported(channel, self.old, new)))
-        found = contraction(self.element(channel, new), fold, self.rows, {column})
+        target, start = self.fresh("s"), self.start(channel)
+        if is_twisted(channel) and start is not self.old[channel]:
+            moved = self.fresh("t")
+            ops.append(Map(moved, "outer", start))
+            start = moved
+        found = contraction(summand(channel, self.new), fold, self.rows, {column})
         assert found is not None, f"the roles promised a contraction of {channel}"
-        left, right = rewrite(found.left, inside), rewrite(found.right, inside)
+        left, right = self.in_tiles(found.left), self.in_tiles(found.right)
         handoff = None
-        if not set(inside.values()).isdisjoint(subterms(left)):
+        if not set(self.inside.values()).isdisjoint(subterms(left)):
             handoff = self.fresh("t")
-            ops.append(Map(handoff, "inner", left, 0.0 if masked else None))
+            ops.append(Map(handoff, "inner", left, 0.0))
         geometry = self.outer.with_columns(self.outer.column_atoms, self.depth_steps[fold])
-        ops.append(
-            Contract(target, "outer", Contraction(fold, left, right), geometry, start, handoff)
-        )
+        product_of = Contraction(fold, left, right)
+        ones = self.ride(ops, channel)
+        ops.append(Contract(target, "outer", product_of, geometry, start, handoff, ones))
+        self.new[channel] = target
+
+    def ride(self, ops: list[Op], channel: Chan) -> tuple[Any, Any] | None:
+        """The sum that rides this contraction: its new tile, and its old value at the new bases."""
+        if channel not in self.partners:
+            return None
+        other = self.partners[channel]
+        start = self.start(other)
+        if start is not self.old[other]:
+            moved = self.fresh("t")
+            ops.append(Map(moved, "ones", start))
+            start = moved
+        self.new[other] = self.fresh("s")
+        return self.new[other], start
+
+
+def rides(channel: Chan, product_of: Contraction) -> bool:
+    """Whether a channel sums exactly the left operand of a contraction."""
+    if monoid_of(channel) != "Sum":
+        return False
+    bases = {base: placeholder(base) for base in bases_of(channel)}
+    return summand(channel, bases) is product_of.left
+
+
+def _monotone(monoid: str, element: Any) -> tuple[Any, float]:
+    """An element as c * x where the fold may be taken of x and scaled once a row, and c.
+
+    A maximum commutes with a positive factor, and so it does with the factor's rounding.
+    """
+    return scaled(element) if monoid == "Max" else (element, 1.0)
+
+
+def _finite(base: Any) -> Any:
+    """A base, or 0 where nothing has been folded into it yet."""
+    return make("Where", make("Eq", base, make("Num", float("-inf"))), make("Num", 0.0), base)

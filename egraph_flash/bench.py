@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +28,8 @@ Progress = Callable[[str], None]
 class Row:
     """One line of the table: median µs of one call, and the largest error from float64.
 
-    `ratio` is the first peer's time over this row's (the first row's, where there are no peers).
+    `ratio` is the first peer's time over this row's (the first row's, where there are no peers);
+    `digest` names the bits of all that was computed in the last call.
     """
 
     label: str
@@ -37,6 +39,7 @@ class Row:
     tflop_s: float | None
     max_error: float
     mean_error: float
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,14 @@ class OwnReplay:
         """What the last call computed, in host memory."""
         specs = self._kernel.outputs
         return tuple(self._held[spec.name].numpy().reshape(spec.shape) for spec in specs)
+
+
+def digest(outputs: Sequence[Array]) -> str:
+    """The first 12 digits of the SHA-256 of all outputs as stored."""
+    hashed = hashlib.sha256()
+    for array in outputs:
+        hashed.update(np.ascontiguousarray(array).tobytes())
+    return hashed.hexdigest()[:12]
 
 
 def repeats_for(once_us: float) -> int:
@@ -138,7 +149,9 @@ def bench(
         label: [elapsed_us / replay.repeats for elapsed_us in times_us[label]]
         for label, replay in replays.items()
     }
-    rows = _rows(per_call, errors, first.record.flop, next(iter(peer_names), None))
+    digests = {label: digest(found) for label, found in results.items()}
+    reference = next(iter(peer_names), None)
+    rows = _rows(per_call, errors, digests, first.record.flop, reference)
     return Table(loaded.name, str(device), seed, rounds, checked, rows)
 
 
@@ -176,6 +189,7 @@ def _peer_replay(name: str, peer: peers.Peer, tensors: Mapping[str, Any]) -> pee
 def _rows(
     times_us: Mapping[str, list[float]],
     errors: Mapping[str, list[checking.Error]],
+    digests: Mapping[str, str],
     flop: float | None,
     reference: str | None,
 ) -> tuple[Row, ...]:
@@ -190,6 +204,7 @@ def _rows(
             tflop_s=None if flop is None else flop / medians[label] / 1e6,
             max_error=max(error.max_abs for error in errors[label]),
             mean_error=max(error.mean_abs for error in errors[label]),
+            digest=digests[label],
         )
         for label, times in times_us.items()
     )

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .axes import Axis
+from .choices import Choices
 from .codegen import resources
 from .codegen.atoms import ATOMS, Atom, atom
 from .knobs import Tile
-from .machines import Machine
 from .roles import Contraction
 from .shapes import loads_of, operand_dtypes, shape_of
 from .stages import Stage
@@ -70,13 +70,16 @@ def family(row: Atom) -> str:
     return "map" if row.instruction is None else "tensor" if row.on_tensor_cores else "fma"
 
 
-def candidates(stage: Stage, machine: Machine, seeds: Sequence[Tile] = ()) -> list[Candidate]:
-    """Every legal geometry of the usual sizes, and of those that the seeds ask for."""
-    return [c for c in unchecked(stage, seeds) if why_not(stage, c, machine) is None]
+def candidates(stage: Stage, seeds: Sequence[Tile] = ()) -> list[Candidate]:
+    """Every geometry of the usual sizes, and of those that the seeds ask for, that can be laid out.
+
+    Whether its registers and shared memory suffice depends on how it is realized.
+    """
+    return [c for c in unchecked(stage, seeds) if why_not(stage, c) is None]
 
 
 def unchecked(stage: Stage, seeds: Sequence[Tile] = ()) -> list[Candidate]:
-    """The same, those that a machine does not allow included."""
+    """The same, those that cannot be laid out included."""
     found = (c for kind in legal_atoms(stage) for c in _of_atom(stage, kind, seeds))
     return list(dict.fromkeys(found))
 
@@ -150,8 +153,8 @@ def _candidate(stage: Stage, inner: Tile, outer: Tile, steps: dict[Axis, int]) -
     return Candidate(inner, outer, tuple(tiles.items()))
 
 
-def why_not(stage: Stage, candidate: Candidate, machine: Machine) -> str | None:
-    """Why a geometry is not legal on a machine, or None where it is."""
+def why_not(stage: Stage, candidate: Candidate) -> str | None:
+    """Why a geometry cannot be laid out, or None where it can."""
     sums = shape_of(stage)
     inner, outer = candidate.inner, candidate.outer
     for axis, tile in candidate.tiles:
@@ -163,32 +166,23 @@ def why_not(stage: Stage, candidate: Candidate, machine: Machine) -> str | None:
         return f"{warps} warps are more than the 32 that a block may have"
     if outer.column_warps > 1 and (sums.inner or sums.plain or sums.serial):
         return "column warps would share rows whose folds are not combined across warps"
-    need = needs(stage, candidate)
-    if need.shared_bytes > machine.shared_bytes_per_cta:
-        return (
-            f"it needs {need.shared_bytes} shared bytes, more than the "
-            f"{machine.shared_bytes_per_cta} that a block of {machine.target} may have"
-        )
-    if need.registers > machine.registers_per_thread:
-        return (
-            f"it needs about {need.registers} registers a thread, "
-            f"more than the {machine.registers_per_thread} of {machine.target}"
-        )
-    if need.registers * warps * 32 > machine.registers:
-        return (
-            f"its {warps} warps need about {need.registers * warps * 32} registers, "
-            f"more than the {machine.registers} of an SM of {machine.target}"
-        )
     return None
 
 
-def needs(stage: Stage, candidate: Candidate) -> resources.Resources:
+def demand(stage: Stage, candidate: Candidate, choices: Choices) -> resources.Demand:
+    """What of a stage decides how many registers it needs."""
     sums = shape_of(stage)
-    return resources.plan(
-        candidate.inner,
-        candidate.outer,
-        [tile for axis, tile in candidate.tiles if axis is not stage.fold] if sums.inner else [],
+    inner = {found.depth for _, found in sums.inner}
+    depths = [(axis, tile) for axis, tile in candidate.tiles if axis in inner]
+    kind = atom(candidate.inner.atom)
+    return resources.Demand(
+        inner=candidate.inner,
+        outer=candidate.outer,
+        depths=[tile for _, tile in depths],
+        steps=[-(-axis.size // kind.depth) for axis, _ in depths],
         has_inner=bool(sums.inner or sums.serial or sums.plain),
         has_outer=bool(sums.outer),
         handoff=bool(sums.inner and sums.outer),
+        from_slots=any(each.depth for _, each in choices.stage),
+        choices=choices,
     )

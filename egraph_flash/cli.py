@@ -1,4 +1,4 @@
-"""The command line: `egraph-flash compile | run | bench FILE.py:NAME`."""
+"""The command line: `egraph-flash compile | run | bench FILE.py:NAME`, and `ladder`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from .checking import compare
 from .debug import VARIABLE
 from .errors import EgraphFlashError
 from .kernel import Kernel
+from .ladder_cli import ladder
 from .loading import Loaded, LoadError, load, parse_pins, parse_row, read_arrays
 from .peers import parse_peers
 
@@ -159,6 +160,9 @@ def bench(
         print(json.dumps(found.to_dict()))
     else:
         printing.show_bench(found)
+
+
+app.command()(ladder)
 
 
 def _compile(loaded: Loaded, target: str | None, pins: dict[str, str]) -> Kernel:

@@ -10,6 +10,7 @@ from .errors import ScheduleError
 from .machines import Machine
 
 WARP_THREADS = 32
+SPILL_FACTOR = 1.25  # where registers are spilled, typically
 _ALLOCATION_REGISTERS = 256  # registers are given to a warp in units of this many
 
 
@@ -19,7 +20,9 @@ class Work:
 
     `hbm_bytes` cross the memory bus at least once, `l2_bytes` from the L2 into the SMs; `l1_bytes`
     are the cache lines that global loads touch, and `shared_bytes` move through shared memory.
-    `serial_steps` is the longest chain of dependent trips to memory in one block.
+    `serial_steps` is the longest chain of dependent trips to memory in one block, `overlap` how
+    many independent strands of work a warp has at a time, `spills` whether its registers do not
+    suffice.
     """
 
     mma_flop: float = 0.0
@@ -34,7 +37,9 @@ class Work:
     warps_per_cta: int = 4
     registers_per_thread: int = 128
     shared_bytes_per_cta: int = 0
-    serial_steps: int = 0
+    serial_steps: float = 0.0
+    overlap: float = 1.0
+    spills: bool = False
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -140,9 +145,10 @@ def predict(work: Work, machine: Machine) -> Cost:
     resource_us["latency"] = work.serial_steps * machine.step_us * on_busiest / at_once
     slowest = max(resource_us, key=lambda name: (resource_us[name], name))
     hidden = sum(resource_us.values()) - resource_us[slowest]
-    choices = max(1.0, at_once * work.warps_per_cta / 4)  # warps a scheduler
+    choices = max(1.0, at_once * work.warps_per_cta / 4) * work.overlap  # strands a scheduler
+    busy_us = resource_us[slowest] + hidden / choices
     return Cost(
-        total_us=machine.launch_us + resource_us[slowest] + hidden / choices,
+        total_us=machine.launch_us + busy_us * (SPILL_FACTOR if work.spills else 1.0),
         resource_us=resource_us,
         launch_us=machine.launch_us,
         ctas=work.ctas,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from .choices import Drain, Exponential, Registers, Staging, bad
 from .errors import ScheduleError
 
 Kind = Literal["movement", "bracket"]
@@ -23,10 +24,24 @@ class Knob:
     parse: Callable[[str], Any]
     scope: str
     source: str
+    precondition: str = "none"
+    values: Mapping[str, str] | None = None  # each word with what it means, where they are words
 
 
-def _bad(knob: str, text: str, grammar: str) -> ScheduleError:
-    return ScheduleError(f"{knob}: got {text!r}, wants {grammar}")
+def _words(
+    name: str, kind: Kind, scope: str, precondition: str, source: str, **values: str
+) -> Knob:
+    """A knob whose values are single words, each with what it means."""
+    grammar = " or ".join(f"{word.replace('_', '/')} ({what})" for word, what in values.items())
+    words = [word.replace("_", "/") for word in values]
+
+    def parse(text: str) -> str:
+        if text not in words:
+            raise bad(name, text, grammar)
+        return text
+
+    meanings = dict(zip(words, values.values(), strict=True))
+    return Knob(name, grammar, {name.lower(): kind}, parse, scope, source, precondition, meanings)
 
 
 @dataclass(frozen=True)
@@ -57,7 +72,7 @@ class Tile:
     def parse(cls, text: str) -> Tile:
         found = re.fullmatch(r"a:(\w+)/w(\d+)x(\d+)/f(\d+)x(\d+)/k(\d+)", text)
         if not found or "0" in found.groups():
-            raise _bad("TILE", text, cls.grammar)
+            raise bad("TILE", text, cls.grammar)
         return cls(found[1], *map(int, found.groups()[1:]))
 
     @property
@@ -83,26 +98,6 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Registers:
-    """Limits that the assembler is given: `r<max registers a thread>/b<min blocks an SM>`."""
-
-    most: int
-    min_blocks: int
-
-    grammar = "r<max>/b<min blocks an SM>, with 16 <= max <= 255 and 1 <= min <= 32"
-
-    def __str__(self) -> str:
-        return f"r{self.most}/b{self.min_blocks}"
-
-    @classmethod
-    def parse(cls, text: str) -> Registers:
-        found = re.fullmatch(r"r(\d+)/b(\d+)", text)
-        if not found or not 16 <= int(found[1]) <= 255 or not 1 <= int(found[2]) <= 32:
-            raise _bad("REGS", text, cls.grammar)
-        return cls(int(found[1]), int(found[2]))
-
-
-@dataclass(frozen=True)
 class Place:
     """Whether folds are fused into one pass or cut, their values going through memory."""
 
@@ -116,7 +111,7 @@ class Place:
     @classmethod
     def parse(cls, text: str) -> Place:
         if text not in ("fold=fuse", "fold=cut"):
-            raise _bad("PLACE", text, cls.grammar)
+            raise bad("PLACE", text, cls.grammar)
         return cls("cut" if text == "fold=cut" else "fuse")
 
 
@@ -145,6 +140,147 @@ KNOBS: dict[str, Knob] = {
             parse=Tile.parse,
             scope="the contraction over an axis, or a fold that contracts nothing",
             source="bracketing laws: the tile is the innermost level of the tower",
+        ),
+        Knob(
+            name="STAGE",
+            grammar=Staging.grammar,
+            fields=dict.fromkeys(("depth", "steps", "transport", "ring"), "movement"),
+            parse=Staging.parse,
+            scope="an operand that is streamed along the fold",
+            source="PTX ISA, cp.async and cp.async.bulk.tensor",
+            precondition="a plain load whose rows are contiguous; tma: an affine index, rows of a "
+            "multiple of 16 bytes, at most 256 rows a box, arrays of at most 5 dimensions",
+        ),
+        _words(
+            "SLAB",
+            "movement",
+            "a stage",
+            "pad16: not with tma, whose boxes are dense",
+            "16 bytes of padding or an XOR of row bits spread 8 rows over all 32 banks",
+            raw="rows end to end",
+            pad16="rows 16 bytes apart where that spreads them",
+            xor="16-byte chunks permuted by the row number",
+        ),
+        _words(
+            "HANDOFF",
+            "movement",
+            "a stage",
+            "repack: the lane maps of accumulator and operand agree; shared/warp: no column warps",
+            "an accumulator becomes the left operand of the next contraction",
+            shared="through shared memory, between barriers of the block",
+            shared_warp="the same between barriers of the warp",
+            repack="in registers",
+        ),
+        _words(
+            "HOIST",
+            "movement",
+            "a stage",
+            "an operand that does not vary along the fold",
+            "loop-invariant code motion: a fact about the axes of the term",
+            none="loaded again for each block",
+            shared="kept in shared memory",
+            registers="kept in registers",
+        ),
+        Knob(
+            name="DRAIN",
+            grammar=Drain.grammar,
+            fields=dict.fromkeys(("matrices", "ahead"), "movement"),
+            parse=Drain.parse,
+            scope="a stage",
+            source="PTX ISA, ldmatrix; two of .x2 are one of .x4 with other addresses",
+            precondition="some operand is staged",
+        ),
+        Knob(
+            name="EXP",
+            grammar=Exponential.grammar,
+            fields=dict.fromkeys(("form", "share"), "bracket"),
+            parse=Exponential.parse,
+            scope="a stage",
+            source="ex2.approx; Cody & Waite 1980 for the polynomial's range reduction",
+            precondition="the stage computes an exp; poly: of a sum kept relative to its base",
+        ),
+        _words(
+            "SUM",
+            "bracket",
+            "a stage",
+            "a sum over the fold with one value a row; ones: beside a "
+            "contraction with the same weights, whose operand is rounded",
+            "the fold of rows commutes with the action, which is linear",
+            block="folded across lanes once a block",
+            lane="each lane keeps its part until the end",
+            ones="one more column of the contraction, of ones",
+        ),
+        _words(
+            "BASE",
+            "bracket",
+            "a stage",
+            "a base of a representation with slack, which outputs "
+            "read only where any representative gives the same",
+            "gauge laws: the base of a twisted carrier is a free representative",
+            max="the running maximum, moved every block",
+            vote="the running maximum, moved only when some lane exceeds it (same bits as max)",
+            lazy="a bound that is moved only when some lane exceeds it by the slack",
+        ),
+        _words(
+            "START",
+            "bracket",
+            "a stage",
+            "BASE is vote or lazy, and the element's parameter is a "
+            "positive multiple of one contraction",
+            "the accumulator of a contraction may start at what is subtracted from it later",
+            zero="the first contraction starts at zero",
+            base="it starts at minus the base",
+        ),
+        _words(
+            "SKEW",
+            "movement",
+            "a stage",
+            "part of the body does not depend on the carried state",
+            "software pipelining over the fold's own dataflow",
+            off="each block from beginning to end",
+            on="what does not depend on the state, one block ahead of the rest and before it",
+            last="one block ahead of the rest, and after it",
+        ),
+        _words(
+            "ROLES",
+            "movement",
+            "a stage",
+            "one, rotate, producer: staged by tma in a ring; each: "
+            "warps that read the whole slab for themselves",
+            "warp specialization: Shah et al. 2024, FlashAttention-3",
+            all="every thread copies its share",
+            one="one thread issues the copies",
+            rotate="a thread of each warp in turn issues the copies",
+            producer="a warp group that does nothing else issues the copies",
+            each="every warp has a ring of its own and fills it",
+        ),
+        _words(
+            "GRID",
+            "movement",
+            "a stage",
+            "none",
+            "persistent thread blocks: Gupta, Stuart & Owens 2012",
+            tiles="a block for each tile",
+            persistent="as many blocks as are resident, each taking tiles in turn",
+        ),
+        _words(
+            "CACHE",
+            "movement",
+            "a stage",
+            "staged by cp or tma",
+            "PTX ISA, createpolicy and .L2::cache_hint",
+            none="no hint",
+            last="streamed operands are evicted last",
+            first="streamed operands are evicted first",
+        ),
+        _words(
+            "TURNS",
+            "movement",
+            "a stage",
+            "two or more row warps and no column warps",
+            "named-barrier ping-pong of FlashAttention-3, section 3.1",
+            off="warps run freely",
+            on="two halves of the warps take turns at the contractions",
         ),
         Knob(
             name="REGS",

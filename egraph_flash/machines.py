@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .codegen.targets import limits_of
 from .errors import ScheduleError
@@ -51,6 +51,11 @@ class Machine:
     def registers_per_thread(self) -> int:
         """The most that a thread may have."""
         return limits_of(self.target).registers
+
+    @property
+    def reassigns(self) -> bool:
+        """Whether warps may change how many registers they have."""
+        return self.target.endswith("a")
 
     @property
     def chip_clock_per_us(self) -> float:
@@ -119,7 +124,12 @@ MACHINES: dict[str, Machine] = {
 
 
 def machine(target: str) -> Machine:
-    """The machine of a target; ScheduleError names the known ones."""
-    if target not in MACHINES:
-        raise ScheduleError(f"target: got {target!r}, wants one of {', '.join(MACHINES)}")
-    return MACHINES[target]
+    """The machine of a target; ScheduleError names the known ones.
+
+    `sm_90a` is `sm_90` with the instructions that later chips do not have.
+    """
+    row = MACHINES.get(target.removesuffix("a"))
+    if row is None:
+        known = ", ".join(f"{name}, {name}a" for name in MACHINES)
+        raise ScheduleError(f"target: got {target!r}, wants one of {known}")
+    return replace(row, target=target)

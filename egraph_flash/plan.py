@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .dtypes import Dtype
+from .tensor_map import TensorMap
 
 Role = Literal["input", "output", "workspace"]
 Dim3 = tuple[int, int, int]
@@ -42,14 +43,26 @@ class Scalar:
     value: int | float
 
 
-Argument = Pointer | Scalar
+Argument = Pointer | Scalar | TensorMap
+
+
+def describe(argument: Argument) -> str:
+    """An argument as messages show it."""
+    match argument:
+        case Pointer(buffer):
+            return buffer
+        case Scalar(type_, value):
+            return f"{type_} {value}"
+        case TensorMap():
+            return f"map of {argument}"
 
 
 @dataclass(frozen=True)
 class Launch:
     """One kernel launch: `grid` in blocks, `block` in threads, dynamic shared memory in bytes.
 
-    `instructions` are those that each warp executes, by class; empty where that is not known.
+    `instructions` are those that a warp executes on average, by class; empty where that is not
+    known.
     """
 
     entry: str
@@ -57,7 +70,7 @@ class Launch:
     block: Dim3
     shared_bytes: int
     arguments: tuple[Argument, ...]
-    instructions: Mapping[str, int] = field(default_factory=dict, compare=False)
+    instructions: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def threads(self) -> int:
@@ -65,9 +78,7 @@ class Launch:
 
     def __str__(self) -> str:
         shape = f"grid {self.grid}, block {self.block}, {self.shared_bytes} shared bytes"
-        given = ", ".join(
-            a.buffer if isinstance(a, Pointer) else f"{a.type} {a.value}" for a in self.arguments
-        )
+        given = ", ".join(map(describe, self.arguments))
         return f"{self.entry}: {shape}, arguments ({given})"
 
 

@@ -18,21 +18,30 @@ from .notices import EgraphFlashWarning
 from .record import to_json
 
 Cell = str | float | int
+FILE_WIDTH = 200  # of a table that goes to a file or a pipe; it takes no more than it needs
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    """A table on stdout: the first column on the left, numbers on the right."""
+def table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, words: int = 1
+) -> None:
+    """A table on stdout: the first columns, which hold words, on the left, numbers on the right."""
     from rich.console import Console
     from rich.table import Table as RichTable
 
     made = RichTable(title=title, title_justify="left", title_style="bold", highlight=False)
     for number, column in enumerate(columns):
         made.add_column(
-            column, justify="right" if number else "left", overflow="fold", no_wrap=not number
+            column,
+            justify="left" if number < words else "right",
+            overflow="fold",
+            no_wrap=not number,
         )
     for row in rows:
         made.add_row(*(cell if isinstance(cell, str) else f"{cell:,}" for cell in row))
-    Console().print(made)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=FILE_WIDTH)
+    console.print(made)
 
 
 def section(title: str, body: object) -> None:
@@ -126,6 +135,7 @@ def show_bench(measured: Table) -> None:
             "?" if row.tflop_s is None else f"{row.tflop_s:.1f}",
             f"{row.max_error:.3e}",
             f"{row.mean_error:.3e}",
+            row.digest,
         ]
         for row in measured.rows
     ]
@@ -134,4 +144,4 @@ def show_bench(measured: Table) -> None:
         f"{measured.checked:,} elements of each checked against float64; seed {measured.seed}"
     )
     columns = ["row", "µs", "quartiles", "ratio", "TFLOP/s", "max |error|", "mean |error|"]
-    table(title, columns, rows)
+    table(title, [*columns, "hash"], rows)

@@ -10,6 +10,7 @@ from typing import Any
 
 from .dtypes import DTYPES, Dtype
 from .plan import Argument, Buffer, Launch, Plan, Pointer, Scalar
+from .tensor_map import TensorMap
 
 
 @dataclass(frozen=True)
@@ -188,21 +189,41 @@ def _read_spec(read: dict[str, Any]) -> Spec:
 
 
 def _launch_fields(launch: Launch) -> dict[str, Any]:
-    def spell(argument: Argument) -> list[Any]:
-        if isinstance(argument, Pointer):
-            return ["pointer", argument.buffer]
-        return [argument.type, argument.value]
+    return {
+        "entry": launch.entry,
+        "grid": launch.grid,
+        "block": launch.block,
+        "shared_bytes": launch.shared_bytes,
+        "arguments": [_argument_fields(argument) for argument in launch.arguments],
+        "instructions": dict(launch.instructions),
+    }
 
-    return {**asdict(launch), "arguments": [spell(a) for a in launch.arguments]}
+
+def _argument_fields(argument: Argument) -> list[Any]:
+    """Its kind, then what stands in it: `pointer`, `tensor map`, else a scalar's PTX type."""
+    match argument:
+        case Pointer(buffer):
+            return ["pointer", buffer]
+        case Scalar(type_, value):
+            return [type_, value]
+        case TensorMap(buffer, dtype, sizes, strides_bytes, box, swizzle):
+            return ["tensor map", buffer, dtype.name, sizes, strides_bytes, box, swizzle]
+
+
+def _read_argument(kind: str, *rest: Any) -> Argument:
+    if kind == "pointer":
+        return Pointer(*rest)
+    if kind == "tensor map":
+        buffer, dtype, sizes, strides_bytes, box, swizzle = rest
+        view = tuple(sizes), tuple(strides_bytes), tuple(box)
+        return TensorMap(buffer, DTYPES[dtype], *view, swizzle)
+    return Scalar(kind, *rest)
 
 
 def _read_launch(read: dict[str, Any]) -> Launch:
-    def argument(kind: str, value: Any) -> Argument:
-        return Pointer(value) if kind == "pointer" else Scalar(kind, value)
-
     x, y, z = read["grid"]
     bx, by, bz = read["block"]
-    arguments = tuple(argument(*pair) for pair in read["arguments"])
+    arguments = tuple(_read_argument(*each) for each in read["arguments"])
     return Launch(
         read["entry"],
         (x, y, z),

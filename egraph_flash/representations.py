@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -40,6 +41,8 @@ class Representation:
     - `charts`: the elements that the laws recognise.
     - `overflows`: whether the untwisted sum leaves the range of floats, so that tupling it with
       its base pays even where nobody asked for the base.
+    - `slack`: how far an element's parameter may exceed the base that is kept, where any base will
+      do; None where the base must be the fold of the elements' own.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Representation:
     charts: tuple[Chart, ...] = field(repr=False, compare=False)
     source: str
     overflows: bool = False
+    slack: float | None = None
 
     def transport(self, x: Expr, old: Bases, new: Bases) -> Expr:
         """The channel value `x`, kept at the bases `old`, as it reads at the bases `new`."""
@@ -70,6 +74,7 @@ REPRESENTATIONS: dict[str, Representation] = {
                 Chart("plain", (_u,), _u, lift(1.0)),
             ),
             overflows=True,
+            slack=8 * math.log(2.0),  # weights stay below 2^8, which 16-bit floats hold as well
             source="(m, D) -> (m, exp(-m) D); Milakov & Gimelshein 2018, algorithm 3",
         ),
         Representation(

@@ -1,4 +1,4 @@
-"""Which schedule a plan gets: the cheapest legal geometry of each stage, under the pins."""
+"""Which schedule a plan gets: the cheapest legal option of each stage, under the pins."""
 
 from __future__ import annotations
 
@@ -8,23 +8,36 @@ from typing import Any
 
 from . import debug
 from .axes import Axis
-from .candidates import Candidate, candidates, legal_atoms, unchecked, why_not
+from .candidates import Candidate, candidates
+from .choices import Choices
 from .cost import Cost, predict
 from .errors import ScheduleError
-from .knobs import KNOBS, Place, Registers, Tile, knob_of
+from .knobs import Place, knob_of
 from .machines import Machine
-from .shapes import shape_of
+from .pinning import (
+    Option,
+    check_scopes,
+    has_tile,
+    matching,
+    options,
+    own_pins,
+    refused_pins,
+    refused_tile,
+    scopes,
+    tile_pins,
+)
+from .realizations import STAGE_KNOBS, relevant
 from .stages import Stage
 from .workload import work_of
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A stage with its geometry, its register limits and its predicted cost."""
+    """A stage with its geometry, its realization and its predicted cost."""
 
     stage: Stage
     candidate: Candidate
-    registers: Registers
+    choices: Choices
     cost: Cost
 
 
@@ -46,187 +59,111 @@ def schedule(
     """
     given = {name: knob_of(name).parse(value) for name, value in pins.items()}
     names = scopes(stages)
-    _check_scopes(given, names, len(stages))
-    chosen, used = [], set()
+    check_scopes(given, names, stages)
+    common = {name for name in given if "@" not in name and name != "PLACE"}
+    planned: list[Scheduled] = []
+    refusals: dict[str, ScheduleError] = {}
     for index, stage in enumerate(stages):
-        mine = _pins_of(given, "TILE", names[index].values())
-        seeds = [value for name, value in given.items() if name.split("@")[0] == "TILE"]
-        legal = candidates(stage, machine, seeds)
-        kept, honoured = _honour(stage, legal, mine, names[index], machine)
-        used |= honoured
-        registers = _registers(given, index, len(stages))
-        best = min(((_cost(stage, c, machine), i) for i, c in enumerate(kept)), key=_by_time)
-        debug.show(debug.CANDIDATES, lambda: _table(stage, kept, machine))  # noqa: B023
-        chosen.append(Scheduled(stage, kept[best[1]], registers, best[0]))
-    if "TILE" in given and "TILE" not in used:
-        raise _refused("TILE", given["TILE"], stages, machine, given)
-    return ScheduledPlan(tuple(chosen), _values(chosen, names, place))
+        search = _Search(stage, index, names[index], given, machine)
+        planned.append(search.best())
+        refusals |= {name: search.refusals[name] for name in common & set(search.refusals)}
+        common -= search.honoured
+    for name in common & set(refusals):
+        raise refusals[name]
+    return ScheduledPlan(tuple(planned), _values(planned, names, place))
 
 
-def _by_time(pair: tuple[Cost, int]) -> tuple[float, int]:
-    return pair[0].total_us, pair[1]
+class _Search:
+    """The search of one stage: pins that name it must hold, the others where they can.
 
-
-def _cost(stage: Stage, candidate: Candidate, machine: Machine) -> Cost:
-    return predict(work_of(stage, candidate), machine)
-
-
-# ---- names ---------------------------------------------------------------------------------------
-
-
-def scopes(stages: Sequence[Stage]) -> list[dict[Axis, str]]:
-    """For each stage, the name in `TILE@name` of each axis that a tile belongs to.
-
-    It is the axis's own name where only one stage has such a tile, else `axis.stage`.
+    `honoured` are the pins that its options have, `refusals` say why it has not the others.
     """
-    axes = [_tiled_axes(stage) for stage in stages]
-    seen: dict[str, int] = {}
-    for each in axes:
-        for axis in each:
-            seen[axis.name] = seen.get(axis.name, 0) + 1
-    return [
-        {axis: axis.name if seen[axis.name] == 1 else f"{axis.name}.{index}" for axis in each}
-        for index, each in enumerate(axes)
-    ]
 
+    def __init__(
+        self,
+        stage: Stage,
+        index: int,
+        names: Mapping[Axis, str],
+        given: Mapping[str, Any],
+        machine: Machine,
+    ) -> None:
+        self.stage, self.names, self.machine = stage, names, machine
+        self.tiles = tile_pins(given, names)
+        self.named, self.common = own_pins(given, index, stage)
+        seeds = [value for name, value in given.items() if name.split("@")[0] == "TILE"]
+        self.laid_out = candidates(stage, seeds)
+        self.honoured: set[str] = set()
+        self.refusals: dict[str, ScheduleError] = {}
 
-def _tiled_axes(stage: Stage) -> tuple[Axis, ...]:
-    depths = shape_of(stage).depths
-    named = depths or tuple(a for a in (stage.fold, stage.roles.column, stage.roles.row) if a)[:1]
-    return tuple(named)
+    def best(self) -> Scheduled:
+        legal = self.legal()
+        costs = [predict(work_of(self.stage, *option), self.machine) for option in legal]
+        debug.show(debug.CANDIDATES, lambda: _table(self.stage, legal, costs))
+        chosen = min(range(len(legal)), key=lambda place: (costs[place].total_us, place))
+        return Scheduled(self.stage, *legal[chosen], costs[chosen])
 
+    def legal(self) -> list[Option]:
+        kept = self.geometries()
+        pins = {**self.named, **self.acceptable(kept)}
+        found = options(self.stage, kept, pins, self.machine)
+        if found:
+            self.honoured |= set(pins) & set(self.common)
+            return found
+        if self.tiles and options(self.stage, self.laid_out, pins, self.machine):
+            raise refused_tile(self.stage, self.tiles, self.names, pins, self.machine)
+        raise refused_pins(self.stage, kept, pins, self.machine)
 
-def _check_scopes(given: Mapping[str, Any], names: list[dict[Axis, str]], stages: int) -> None:
-    tiles = [name for each in names for name in each.values()]
-    legal = {"TILE": tiles, "REGS": [f"stage{i}" for i in range(stages)], "PLACE": []}
-    for name in given:
-        knob, at, scope = name.partition("@")
-        if at and scope not in legal[knob]:
-            wanted = ", ".join(f"{knob}@{each}" for each in legal[knob]) or knob
-            raise ScheduleError(
-                f"pin {name}: {KNOBS[knob].name} is chosen for {KNOBS[knob].scope}; "
-                f"got {scope!r}, wants {wanted}"
-            )
+    def geometries(self) -> list[Candidate]:
+        kept = matching(self.laid_out, self.tiles, self.names)
+        if not kept:
+            raise refused_tile(self.stage, self.tiles, self.names, self.named, self.machine)
+        if "TILE" in self.tiles:
+            if any(has_tile(candidate, self.tiles["TILE"]) for candidate in kept):
+                self.honoured.add("TILE")
+            else:
+                self.refusals["TILE"] = refused_tile(
+                    self.stage, self.tiles, self.names, self.named, self.machine
+                )
+        return kept
 
-
-def _registers(given: Mapping[str, Any], index: int, stages: int) -> Registers:
-    for name in (f"REGS@stage{index}", "REGS"):
-        if name in given:
-            value: Registers = given[name]
-            return value
-    return Registers(255, 1)
+    def acceptable(self, kept: Sequence[Candidate]) -> dict[str, Any]:
+        """The pins that name no stage and that this one can have, each taken alone."""
+        found = {}
+        for name, value in self.common.items():
+            alone = {**self.named, name: value}
+            if options(self.stage, kept[:1], alone, self.machine) or options(
+                self.stage, kept, alone, self.machine
+            ):
+                found[name] = value
+            else:
+                self.refusals[name] = refused_pins(self.stage, kept, alone, self.machine)
+        return found
 
 
 def _values(
-    chosen: Sequence[Scheduled], names: list[dict[Axis, str]], place: Place
+    planned: Sequence[Scheduled], names: list[dict[Axis, str]], place: Place
 ) -> dict[str, Any]:
+    """Every knob that matters, by its name."""
     values: dict[str, Any] = {"PLACE": place}
-    for index, (each, name_of) in enumerate(zip(chosen, names, strict=True)):
+    for index, (each, name_of) in enumerate(zip(planned, names, strict=True)):
         for axis, tile in each.candidate.tiles:
             values[f"TILE@{name_of[axis]}"] = tile
-        values[f"REGS@stage{index}" if len(chosen) > 1 else "REGS"] = each.registers
+        matters = relevant(each.stage, each.candidate, each.choices)
+        for operand, staging in each.choices.stage:
+            if f"STAGE@{operand}" in matters:
+                values[f"STAGE@{operand}"] = staging
+        for knob in STAGE_KNOBS:
+            if knob in matters:
+                name = f"{knob}@stage{index}" if len(planned) > 1 else knob
+                values[name] = getattr(each.choices, knob.lower())
     return values
 
 
-# ---- pins ----------------------------------------------------------------------------------------
-
-
-def _pins_of(given: Mapping[str, Any], knob: str, scopes_: Any) -> dict[str, Tile]:
-    wanted = {knob, *(f"{knob}@{scope}" for scope in scopes_)}
-    return {name: value for name, value in given.items() if name in wanted}
-
-
-def _honour(
-    stage: Stage,
-    legal: list[Candidate],
-    pins: Mapping[str, Tile],
-    names: dict[Axis, str],
-    machine: Machine,
-) -> tuple[list[Candidate], set[str]]:
-    """The candidates that honour the pins of this stage, and which pins those are.
-
-    A scoped pin must hold; an unscoped one holds for as many tiles of the stage as accept it.
-    """
-    if not legal:
-        raise ScheduleError(f"no geometry of {[t.name for t in stage.targets]} is legal")
-    kept, honoured = legal, set()
-    for name, tile in pins.items():
-        if "@" not in name:
-            continue
-        found = [c for c in kept if _tile(c, names, name) == tile]
-        if not found:
-            raise _nearest(stage, name, tile, legal, names, machine)
-        kept = found
-        honoured.add(name)
-    if "TILE" in pins:
-        counts = [sum(tile == pins["TILE"] for _, tile in c.tiles) for c in kept]
-        if max(counts) > 0:
-            kept = [c for c, count in zip(kept, counts, strict=True) if count == max(counts)]
-            honoured.add("TILE")
-    return kept, honoured
-
-
-def _tile(candidate: Candidate, names: dict[Axis, str], pin: str) -> Tile:
-    return next(tile for axis, tile in candidate.tiles if f"TILE@{names[axis]}" == pin)
-
-
-def _nearest(
-    stage: Stage,
-    pin: str,
-    tile: Tile,
-    legal: list[Candidate],
-    names: dict[Axis, str],
-    machine: Machine,
-) -> ScheduleError:
-    tiles = [_tile(candidate, names, pin) for candidate in legal]
-    best = min(tiles, key=tile.distance)
-    return ScheduleError(
-        f"pin {pin}={tile}: {_reason(stage, pin, tile, names, machine)}; "
-        f"the nearest legal value is {best}"
-    )
-
-
-def _reason(stage: Stage, pin: str, tile: Tile, names: dict[Axis, str], machine: Machine) -> str:
-    """Why no legal geometry has this tile, from the geometry that comes nearest to having it."""
-    atoms = [row.name for row in legal_atoms(stage)]
-    if tile.atom not in atoms:
-        return f"the atom {tile.atom} does not take its operands; {', '.join(atoms)} would"
-    having = [c for c in unchecked(stage, [tile]) if _tile(c, names, pin) == tile]
-    reasons = [why for c in having if (why := why_not(stage, c, machine)) is not None]
-    if reasons:
-        return reasons[0]
-    return "no geometry has it: its columns and depth steps must fit the other tiles and the axis"
-
-
-def _refused(
-    pin: str,
-    tile: Tile,
-    stages: Sequence[Stage],
-    machine: Machine,
-    given: Mapping[str, Any],
-) -> ScheduleError:
-    """No stage accepts an unscoped pin: the nearest legal value over all of them."""
-    every = [(stage, c) for stage in stages for c in candidates(stage, machine, [tile])]
-    tiles = [t for _, candidate in every for _, t in candidate.tiles]
-    best = min(tiles, key=tile.distance)
-    names = scopes(stages)
-    stage, scope = next(
-        (stage, name_of)
-        for stage, name_of in zip(stages, names, strict=True)
-        for c in candidates(stage, machine, [tile])
-        if any(t == best for _, t in c.tiles)
-    )
-    why = {_reason(stage, f"TILE@{name}", tile, scope, machine) for name in scope.values()}
-    return ScheduleError(
-        f"pin {pin}={tile}: no contraction accepts it ({'; '.join(sorted(why))}); "
-        f"the nearest legal value is {best}"
-    )
-
-
-def _table(stage: Stage, kept: Sequence[Candidate], machine: Machine) -> str:
-    rows = sorted((_cost(stage, c, machine).total_us, i) for i, c in enumerate(kept))
+def _table(stage: Stage, legal: Sequence[Option], costs: Sequence[Cost]) -> str:
+    order = sorted(range(len(legal)), key=lambda place: costs[place].total_us)
     lines = [f"candidates of {', '.join(t.name for t in stage.targets)}:"]
-    for time_us, index in rows:
-        tiles = ", ".join(f"{axis}: {tile}" for axis, tile in kept[index].tiles)
-        lines.append(f"  {time_us:12.1f} us  {tiles}")
+    for place in order:
+        candidate, choices = legal[place]
+        tiles = ", ".join(f"{axis}: {tile}" for axis, tile in candidate.tiles)
+        lines.append(f"  {costs[place].total_us:12.1f} us  {tiles}; {choices}")
     return "\n".join(lines)

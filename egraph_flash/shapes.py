@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -101,3 +102,18 @@ def loads_of(expr: Any) -> tuple[Any, ...]:
         for node in subterms(expr)
         if node.head == "Load" and not DTYPES[node.args[0].args[1]].is_integer
     )
+
+
+def scaled(term: Any) -> tuple[Any, float]:
+    """A term as (x, c) with c * x equal to it, c > 0; c = 1 where it has no such factor."""
+    if term.head == "Mul":
+        for factor, other in (term.args, reversed(term.args)):
+            if factor.head == "Num" and other.head != "Num" and 0.0 < factor.args[0] < math.inf:
+                return other, factor.args[0]
+    return term, 1.0
+
+
+def multiple_of(stage: Stage, channel: Chan) -> Any | None:
+    """The contraction of the body of which each element of a channel is a positive multiple."""
+    found = scaled(lift_of(channel))[0]
+    return found if any(found is red for red, _ in shape_of(stage).inner) else None

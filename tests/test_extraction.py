@@ -196,7 +196,9 @@ def test_a_wrong_place_names_the_nearest(value: str, near: str) -> None:
 
 
 def test_an_unknown_target_names_the_known() -> None:
-    with pytest.raises(ScheduleError, match="target: got 'sm_75', wants one of sm_120, sm_90"):
+    with pytest.raises(
+        ScheduleError, match="target: got 'sm_75', wants one of sm_120, sm_120a, sm_90, sm_90a"
+    ):
         machine("sm_75")
 
 

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from egraph_flash import optimize
+from egraph_flash.choices import Drain, Exponential, Registers, Staging
 from egraph_flash.codegen.atoms import ATOMS
 from egraph_flash.errors import ScheduleError
-from egraph_flash.knobs import KNOBS, Place, Registers, Tile, knob_of, read_schedule, spell
+from egraph_flash.knobs import KNOBS, Place, Tile, knob_of, read_schedule, spell
 from tests.support.forms import FORMS, attention, pins
 
 COUNTS = st.integers(1, 64)
@@ -18,6 +19,27 @@ VALUES = {
     "TILE": TILES,
     "REGS": st.builds(Registers, st.integers(16, 255), st.integers(1, 32)),
     "PLACE": st.builds(Place, st.sampled_from(["fuse", "cut"])),
+    "STAGE": st.one_of(
+        st.just(Staging()),
+        st.builds(Staging, st.just(1), st.integers(1, 8), st.sampled_from(["sync", "cp", "tma"])),
+        st.builds(
+            Staging,
+            st.integers(2, 8),
+            st.integers(1, 8),
+            st.sampled_from(["sync", "cp", "tma"]),
+            st.just(True),
+        ),
+    ),
+    "DRAIN": st.builds(Drain, st.sampled_from([2, 4]), st.integers(0, 1)),
+    "EXP": st.one_of(
+        st.builds(Exponential, st.sampled_from(["ex2", "fold", "accurate"])),
+        st.builds(Exponential, st.just("poly"), st.integers(1, 8)),
+    ),
+    **{
+        name: st.sampled_from(list(row.values))
+        for name, row in KNOBS.items()
+        if row.values is not None
+    },
 }
 
 
@@ -62,6 +84,13 @@ def test_a_kernels_schedule_pins_itself(form: str) -> None:
         ("TILE", "a:fma_f32/w0x1/f1x8/k4", "a:<atom>"),
         ("REGS", "r8/b1", "16 <= max <= 255"),
         ("PLACE", "fold=split", "fold=fuse or fold=cut"),
+        ("STAGE", "d2/cp", "d<slots>[x<blocks a slot>]"),
+        ("STAGE", "d1/cp/ring", "d<slots>[x<blocks a slot>]"),
+        ("STAGE", "d9/tma/ring", "2 to 8 slots"),
+        ("SLAB", "pad32", "pad16"),
+        ("DRAIN", "x1", "x2, x4"),
+        ("EXP", "poly9", "poly<n> with 1 <= n <= 8"),
+        ("BASE", "mean", "lazy"),
     ],
 )
 def test_malformed_values_are_refused(name: str, value: str, wanted: str) -> None:

@@ -15,7 +15,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         *("errors", "notices", "debug", "dtypes", "operators", "monoids", "terms", "notation"),
         *("axes", "free", "expressions", "indices", "representations", "carriers", "absence"),
-        *("evaluation", "plan", "record", "listing", "arithmetic."),
+        *("choices", "evaluation", "tensor_map", "plan", "record", "listing", "arithmetic."),
     ),
     (
         *("codegen.ptx_types", "codegen.ptx", "codegen.isa.", "codegen.lanes", "codegen.targets"),
@@ -28,12 +28,24 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     (
         *("request", "roles", "stages", "shapes", "codegen.resources", "candidates", "workload"),
-        *("scheduling",),
+        *(
+            "codegen.affine",
+            "codegen.slabs",
+            "codegen.arena",
+            "codegen.boxes",
+            "codegen.residency",
+            "realizations",
+            "preconditions",
+        ),
+        *("pinning", "scheduling"),
     ),
     ("codegen.",),
     ("simulator.", "runtime."),
     ("cache", "binding", "execution", "kernel", "compilation", "pipeline", ""),
-    ("loading", "checking", "peers", "bench", "printing", "cli"),
+    (
+        *("loading", "checking", "peers", "bench", "printing", "cli"),
+        *("problem", "rungs", "climbing", "ladder", "scoreboard", "ladder_plot", "ladder_cli"),
+    ),
 )
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from egraph_flash.dtypes import f32
+from egraph_flash.plan import Scalar
 from egraph_flash.record import Schedule, from_json, to_json
+from egraph_flash.tensor_map import TensorMap
 from tests.support import doubling
 
 
@@ -15,6 +19,15 @@ from tests.support import doubling
 def test_reads_back(stages: int, dtype: object) -> None:
     record = doubling.record(stages=stages, dtype=dtype)  # type: ignore[arg-type]
     assert from_json(to_json(record)) == record
+
+
+def test_every_argument_reads_back() -> None:
+    record = doubling.record()
+    view = TensorMap("x", f32, (40, 3), (160,), (8, 3), "32B")
+    launch = record.plan.launches[0]
+    arguments = (*launch.arguments, view, Scalar("f32", 0.5))
+    plan = replace(record.plan, launches=(replace(launch, arguments=arguments),))
+    assert from_json(to_json(replace(record, plan=plan))).plan == plan
 
 
 def test_unbounded_numbers_read_back() -> None:

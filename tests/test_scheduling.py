@@ -85,7 +85,7 @@ def test_stages_are_pinned_by_name() -> None:
         ),
         pytest.param(
             {"TILE": "a:mma_m8n8k4_f64/w4x1/f1x8/k4"},
-            ("pin TILE=", "no contraction accepts it", "nearest legal value"),
+            ("pin TILE=", "does not take its operands", "nearest legal value"),
             id="an unknown atom",
         ),
         pytest.param(
@@ -112,11 +112,19 @@ def test_a_nearest_value_is_legal() -> None:
 
 
 def test_shared_memory_is_the_requested_targets() -> None:
-    """A slab of 128 KB would fit a block of sm_90 (which has too few registers), not of sm_120."""
-    pin = {"TILE@d": f"{MMA}/w32x1/f1x16/k1", "TILE@n": f"{MMA}/w32x1/f1x1/k8"}
-    on_120 = refused(pin, depth=16, target="sm_120")
+    """Eight slots of 16 KB fit a block of sm_90, not of sm_120, which has room for six."""
+    pin = {
+        "TILE@d": f"{MMA}/w4x1/f1x8/k4",
+        "TILE@n": f"{MMA}/w4x1/f1x8/k4",
+        "STAGE": "d8/cp/ring",
+        "HANDOFF": "repack",
+        "HOIST": "registers",
+        "SKEW": "off",
+    }
+    on_120 = refused(pin, depth=64, target="sm_120")
     assert "131072 shared bytes, more than the 101376 that a block of sm_120 may have" in on_120
-    assert "registers" in refused(pin, depth=16, target="sm_90")
+    assert "the nearest legal depth is d6" in on_120
+    assert compiled(pin, depth=64, target="sm_90").plan.launches[0].shared_bytes == 131072
 
 
 def test_unknown_targets_are_refused() -> None:

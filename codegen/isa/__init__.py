@@ -8,7 +8,20 @@ from __future__ import annotations
 
 import difflib
 
-from . import control, convert, float32, integer, logic, memory, moves, tensor, warp  # noqa: F401
+from . import (  # noqa: F401
+    bulk,
+    control,
+    convert,
+    copies,
+    float32,
+    integer,
+    logic,
+    mbarrier,
+    memory,
+    moves,
+    tensor,
+    warp,
+)
 from .row import COUNTERS, ROWS, Instr, instr, rows_of
 
 __all__ = ["COUNTERS", "ROWS", "Instr", "instr", "rows_of"]

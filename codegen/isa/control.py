@@ -1,10 +1,11 @@
-"""Where control goes and where threads wait: bra, ret, bar.sync, bar.warp.sync.
+"""Where control goes and where threads wait: bra, ret, bar.sync, bar.arrive, bar.warp.sync.
 
 Their meaning is the machine's: `flow` says which of its mechanisms a row is.
 """
 
 from __future__ import annotations
 
+from ..ptx_types import PtxError
 from .machine import Array
 from .row import instr
 
@@ -61,6 +62,19 @@ def _bar_sync_count(a: Array, b: Array) -> None:
 
 
 @instr(
+    "bar.arrive $a, $b;",
+    a="u32",
+    b="u32",
+    counter="barrier",
+    flow="arrive",
+    collective=True,
+    source=BARRIER + "bar.arrive (barrier.arrive.aligned)",
+)
+def _bar_arrive(a: Array, b: Array) -> None:
+    """The warp counts towards the b threads of barrier a, and does not wait for the others."""
+
+
+@instr(
     "bar.warp.sync $mask;",
     mask="u32",
     counter="warp",
@@ -69,3 +83,21 @@ def _bar_sync_count(a: Array, b: Array) -> None:
 )
 def _bar_warp_sync(mask: Array) -> None:
     """The lanes of the mask meet; their memory accesses before it come before those after it."""
+
+
+for _change in ("inc", "dec"):
+
+    @instr(
+        f"setmaxnreg.{_change}.sync.aligned.u32 $n;",
+        name=f"setmaxnreg_{_change}",
+        n="u32 immediate",
+        counter="control",
+        collective=True,
+        sm=90,
+        targets=frozenset({"sm_90a", "sm_100a", "sm_120a"}),
+        source="PTX ISA, Miscellaneous Instructions: setmaxnreg",
+    )
+    def _setmaxnreg(n: Array) -> None:
+        """The warp holds n registers a thread from now on: a multiple of 8 from 24 to 256."""
+        if n % 8 or not 24 <= n <= 256:
+            raise PtxError(f"setmaxnreg: got {n}, wants a multiple of 8 from 24 to 256")

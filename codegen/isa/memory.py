@@ -1,4 +1,4 @@
-"""How memory is read and written: ld and st of one to four elements, ldmatrix."""
+"""How memory is read and written: ld and st of one to four elements, ldmatrix, stmatrix."""
 
 from __future__ import annotations
 
@@ -107,3 +107,32 @@ def _ldmatrix(matrices: int, transposed: bool) -> None:
 for _matrices in (1, 2, 4):
     _ldmatrix(_matrices, transposed=False)
     _ldmatrix(_matrices, transposed=True)
+
+
+def _stmatrix(matrices: int, transposed: bool) -> None:
+    def meaning(memory: MemoryOf, a: Array, b: Array) -> None:
+        """Register j of every lane holds two b16 of matrix j, as ldmatrix gives them; its row i
+        goes to the address of lane 8j + i."""
+        words = b if matrices > 1 else b[..., None]  # [warps, 32, matrices]
+        pairs = np.ascontiguousarray(words.swapaxes(1, 2))[..., None].view(np.uint16)
+        tiles = M8N8_B16.scatter(pairs)  # [warps, matrices, 8, 8]
+        rows = tiles.swapaxes(2, 3) if transposed else tiles
+        memory.store_rows(a[:, : 8 * matrices], rows.reshape(len(b), 8 * matrices, 8))
+
+    trans = ".trans" if transposed else ""
+    instr(
+        f"stmatrix.sync.aligned.m8n8.x{matrices}{trans}.shared.b16 [$a], {{$b}};",
+        name=f"stmatrix_x{matrices}{'_trans' if transposed else ''}",
+        a="address shared",
+        b=f"b32 x{matrices}" if matrices > 1 else "b32 register",
+        counter="lsu_shared",
+        access_bytes=16,
+        collective=True,
+        sm=90,
+        source="PTX ISA, Warp-level Matrix Store: stmatrix",
+    )(meaning)
+
+
+for _matrices in (1, 2, 4):
+    _stmatrix(_matrices, transposed=False)
+    _stmatrix(_matrices, transposed=True)

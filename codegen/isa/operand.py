@@ -20,7 +20,8 @@ class OperandSpec:
     """One operand of a row.
 
     Spellings: `f32`, `f16x2 x4` (a vector of registers), `u32 immediate`, `u32 register`,
-    `address global|shared|param`, `label`, `symbol` (a shared array), `special u32`.
+    `address global|shared|param`, `label`, `symbol` (a shared array), `symbol param`,
+    `special u32`.
     """
 
     kind: Kind
@@ -33,7 +34,7 @@ class OperandSpec:
         if self.kind == "address":
             return f"an address in {self.space} memory"
         if self.type is None:
-            return f"a {self.kind}"
+            return f"a {self.kind}{' of a parameter' if self.space else ''}"
         if self.kind == "special":
             return f"a special register of type {self.type.name}"
         vector = f" x{self.count}" if self.count > 1 else ""
@@ -99,6 +100,8 @@ def operand_spec(spelling: str) -> OperandSpec:
         return OperandSpec("address", space=rest[0])
     if first in ("label", "symbol") and not rest:
         return OperandSpec("label" if first == "label" else "symbol")
+    if first == "symbol" and rest == ["param"]:
+        return OperandSpec("symbol", space="param")
     if first == "special" and len(rest) == 1 and rest[0] in VALUE_TYPES:
         return OperandSpec("special", VALUE_TYPES[rest[0]])
     if first in VALUE_TYPES:
@@ -110,5 +113,6 @@ def operand_spec(spelling: str) -> OperandSpec:
             )
     raise PtxError(
         f"operand: got the spelling {spelling!r}, wants a type such as 'f32' or 'f16x2 x4', "
-        "'address global', 'label', 'symbol' or 'special u32' (codegen/isa/operand.py)"
+        "'address global', 'label', 'symbol', 'symbol param' or 'special u32' "
+        "(codegen/isa/operand.py)"
     )

@@ -30,8 +30,13 @@ COUNTERS = (
     "warp",
     "control",
     "barrier",
+    "copy",  # cp.async: load and store instructions too
+    "group",  # its commits and waits
+    "tma",
+    "mbarrier",
+    "fence",
 )
-FLOWS = ("", "branch", "exit", "barrier", "warp_barrier")
+FLOWS = ("", "branch", "exit", "barrier", "arrive", "warp_barrier", "wait")
 
 
 @dataclass(frozen=True, eq=False)

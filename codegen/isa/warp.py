@@ -1,4 +1,4 @@
-"""What the lanes of a warp tell each other: shfl and vote."""
+"""What the lanes of a warp tell each other: shfl, vote and elect."""
 
 from __future__ import annotations
 
@@ -101,3 +101,38 @@ def _ballot(a: Array, mask: Array, exchange: Exchange) -> Array:
 _vote("any.pred", _any)
 _vote("all.pred", _all)
 _vote("ballot.b32", _ballot)
+
+
+def _elected(mask: Array, exchange: Exchange) -> tuple[Array, Array]:
+    """d = the lowest lane of the mask, p = whether this lane is it."""
+    present = exchange.ballot(np.ones((1, 32), np.bool_), mask).astype(np.int64)
+    lowest = present & -present
+    leader = np.log2(np.maximum(lowest, 1)).astype(np.uint32)
+    return np.broadcast_to(leader, (*leader.shape[:-1], 32)), leader == LANE
+
+
+def _leader(mask: Array, exchange: Exchange) -> Array:
+    """p = whether this lane is the lowest of the mask."""
+    return _elected(mask, exchange)[1]
+
+
+ELECT = "PTX ISA, Parallel Synchronization: elect.sync (which lane: as an H200 chooses)"
+instr(
+    "elect.sync $d|$p, $mask;",
+    name="elect_sync",
+    d="u32",
+    p="pred",
+    mask="u32",
+    counter="warp",
+    sm=90,
+    source=ELECT,
+)(_elected)
+instr(
+    "elect.sync _|$p, $mask;",
+    name="elect_sync_pred",
+    p="pred",
+    mask="u32",
+    counter="warp",
+    sm=90,
+    source=ELECT,
+)(_leader)

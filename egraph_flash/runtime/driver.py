@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import hashlib
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from ..errors import DeviceError
-from ..plan import Launch, Pointer
+from ..plan import Launch
 
 STATIC_SHARED_BYTES = 48 * 1024  # above it a kernel must ask (CUDA programming guide, 16.8.3)
-
-_SCALARS: dict[str, Any] = {
-    "u32": ctypes.c_uint32,
-    "s32": ctypes.c_int32,
-    "b32": ctypes.c_uint32,
-    "u64": ctypes.c_uint64,
-    "s64": ctypes.c_int64,
-    "b64": ctypes.c_uint64,
-    "f32": ctypes.c_float,
-    "f64": ctypes.c_double,
-}
 
 
 @functools.cache
@@ -42,12 +30,16 @@ def api() -> Any:
 
 def call(function: str, *arguments: Any) -> Any:
     """Call a driver function; its result, or DeviceError with CUDA's own name and text."""
-    driver = api()
-    status, *results = getattr(driver, function)(*arguments)
-    if status != driver.CUresult.CUDA_SUCCESS:
-        _, text = driver.cuGetErrorString(status)
-        raise DeviceError(f"{status.name} ({(text or b'?').decode()}) in {function}")
+    status, *results = getattr(api(), function)(*arguments)
+    check(status, function)
     return results[0] if results else None
+
+
+def check(status: Any, what: str) -> None:
+    """DeviceError, with CUDA's own name and text, unless a status is success."""
+    if status != api().CUresult.CUDA_SUCCESS:
+        _, text = api().cuGetErrorString(status)
+        raise DeviceError(f"{status.name} ({(text or b'?').decode()}) in {what}")
 
 
 @functools.cache
@@ -88,20 +80,17 @@ def _module(cubin: bytes, ordinal: int) -> Any:
 
 
 def launch(
-    cubin: bytes, step: Launch, addresses: Mapping[str, int], ordinal: int, stream: int
+    cubin: bytes,
+    step: Launch,
+    given: tuple[tuple[Any, ...], tuple[Any, ...]],
+    ordinal: int,
+    stream: int,
 ) -> None:
-    """Put one launch on a stream; `addresses` are those of the buffers that its arguments name."""
-    given = [
-        (addresses[argument.buffer], ctypes.c_void_p)
-        if isinstance(argument, Pointer)
-        else (argument.value, _SCALARS[argument.type])
-        for argument in step.arguments
-    ]
-    values, types = tuple(value for value, _ in given), tuple(type_ for _, type_ in given)
+    """Put one launch on a stream; `given` are its arguments' values and their C types."""
     entry = function(cubin, step.entry, step.shared_bytes, ordinal)
     call(
         "cuLaunchKernel", entry, *step.grid, *step.block, step.shared_bytes, stream,
-        (values, types) if given else 0, 0,
+        given if given[0] else 0, 0,
     )  # fmt: skip
 
 

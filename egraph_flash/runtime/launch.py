@@ -11,6 +11,7 @@ from ..plan import Launch
 from . import device, driver, streams
 from .arrays import View, view
 from .assembler import Assembly, assemble
+from .parameters import parameters
 
 
 def run(
@@ -91,7 +92,7 @@ def launch_all(
     watch = Stopwatch(stream) if timed else None
     for step in launches:
         try:
-            driver.launch(cubin, step, addresses, ordinal, stream)
+            driver.launch(cubin, step, parameters(step, addresses), ordinal, stream)
         except DeviceError as error:
             raise DeviceError(f"{error}, launching {step}") from error
     return watch.stop_us() if watch else None
@@ -134,8 +135,8 @@ def _wait(stream: int, launches: Sequence[Launch]) -> None:
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Put the kernel's name before an error of the driver."""
+    """Put the kernel's name before what the driver, or a tensor map, refuses."""
     try:
         yield
-    except DeviceError as error:
-        raise DeviceError(f"{name}: {error}") from error
+    except (DeviceError, InputError) as error:
+        raise type(error)(f"{name}: {error}") from error

@@ -6,14 +6,37 @@ raises SimulationError, with the PTX line and its term, for whatever a GPU would
 How it works: each instruction becomes one closure over its row's meaning (decode.py); warps that
 agree on control flow run it as one numpy call over `[warps, 32]` (scheduler.py); memory keeps
 shadows of what is written (shared_memory.py, global_memory.py) and who touched it under which
-vector clock (races.py, clocks.py).
+vector clock (races.py, clocks.py, solo.py).
 
-Where what is to come fits in: asynchronous copies and mbarriers are new names in
-codegen/isa/machine.py, offered by `Decoder._offer`; a pending copy is one more agent of
-`clocks.Clocks`, and lands, as late as the program permits, when a wait is decoded; an mbarrier
-stands beside `barriers.Barriers`, with its full phase number and pending bytes; a tensor map is a
-new argument kind of `params.Params`; an atomic is a method of `GlobalAccess` that orders blocks
-instead of objecting; waiting is a new `flow` of a row, handled beside `Scheduler._barrier`.
+What works beside the threads has clocks of its own (agents.py): cp.async (copies.py), bulk copies
+(tensors.py), mbarriers (mbarriers.py, mbarrier_access.py), named barriers (barriers.py). A copy
+writes, as far as races go, from the moment that it starts; its bytes land as late as they may
+(landing.py): those of cp.async when their thread waits, or with its arrival at an mbarrier; those
+of bulk copies, and such arrivals, when no warp can run but by them, in an order that the seed
+picks. A lane that must wait is parked until its phase is complete (waits.py), and the other lanes
+of its warp hold where they would meet it.
+
+A kernel is accepted if, on every path of "happens before", not only in the order that was run:
+
+- a thread reads what its cp.async copied after wait_group or wait_all, others after a barrier that
+  follows that wait, or after the phase at which the thread's `cp.async.mbarrier.arrive.noinc`
+  arrived; every copy is waited for before the kernel ends; a slot is copied into only after a
+  barrier that follows its last reads, by all lanes (bar.sync, or arrivals and a wait);
+- mbarriers: one thread initialises, then, if bulk copies name them, fence.mbarrier_init (or
+  fence.proxy.async), then a block barrier, then everybody uses them. Where one lane arrives for its
+  warp, bar.warp.sync stands before. try_wait stands in a loop that its own predicate decides.
+  Waits follow the phases: parity 0, 1, 0, …, and 1 passes at once on a fresh barrier; no thread
+  waits twice for a phase; a phase may end only after all who waited for the one before it have
+  seen that. expect_tx names exactly the bytes that come in the phase, fill included;
+- plain stores that a bulk copy overwrites need fence.proxy.async and a barrier between; reads need
+  only the barrier;
+- a bar.arrive follows, by way of other barriers, the meeting in which the warp counted before.
+
+What only one lane of a warp did is known to others through that lane's arrivals if it is always
+the same lane that arrives alone; of lanes that wait alone, one set a warp is remembered. Both may
+object to a right program, never accept a wrong one. elect.sync takes the lowest lane. Not
+modelled: clusters and multicast, bulk stores, raw cp.async.bulk, the register counts of
+setmaxnreg, races of a bulk copy with plain data that lay where a barrier is initialised.
 """
 
 from __future__ import annotations
@@ -57,8 +80,9 @@ def run(
 
     `buffers`: dense arrays by name, of any dtype; `uninitialised` names those whose contents may
     not be read before they are written, `complete` those that must end up written throughout.
-    `target` sets the limits (default: the PTX's own); `seed` the order of blocks (0: as numbered);
-    `trace` is called with a line for every instruction that a group of warps executes.
+    `target` sets the limits (default: the PTX's own); `seed` the order of blocks (0: as numbered),
+    which warps lag where they wait for each other, and in which order copies land; `trace` is
+    called with a line for every instruction that a group of warps executes.
     Raises SimulationError.
     """
     try:

@@ -48,6 +48,30 @@ def wavefronts_of(words: Array) -> tuple[int, int]:
     return wavefronts, wavefronts - int((per_phase > 0).sum())
 
 
+def copied_wavefronts(source: Array, offsets: Array, active: Array | None) -> tuple[int, int]:
+    """Wavefronts of a cp.async of 16 bytes a lane, and those beyond 128 bytes each.
+
+    Line by line of global memory, sector by sector: a wavefront fills sectors of one line of
+    shared memory, each from one sector of the source, whose halves it may exchange. So rows that
+    are 16 bytes out of step take up to four. Read off an H200: raw rows 1, rows whose chunks are
+    XORed 1, rows 16 bytes apart 1, 3, 2, 4, 2, 4, 2, 3 and again. `source` are global addresses,
+    `offsets` bytes of shared memory, `[warps, 32]`.
+    """
+    warp = np.broadcast_to(np.arange(len(offsets))[:, None], offsets.shape)
+    lanes = np.ones(offsets.shape, np.bool_) if active is None else active
+    columns = (warp, source >> 7, offsets >> 7, offsets >> 5, source >> 5)
+    moves = np.unique(
+        np.stack([np.asarray(column, np.int64)[lanes] for column in columns], axis=1), axis=0
+    )
+    filled, counts = np.unique(moves[:, :4], axis=0, return_counts=True)
+    pieces, piece = np.unique(filled[:, :3], axis=0, return_inverse=True)
+    passes = np.zeros(len(pieces), np.int64)
+    np.maximum.at(passes, piece.reshape(-1), counts)
+    wavefronts = int(passes.sum())
+    least = int((-(-lanes.sum(axis=1) * 16 // LINE_BYTES)).sum())
+    return wavefronts, max(wavefronts - least, 0)
+
+
 def sectors_of(offsets: Array, active: Array | None) -> int:
     """The distinct 32-byte sectors that each warp's request touches, summed: `[warps, 32]`."""
     sectors = (offsets >> 5).astype(np.int64, copy=False)

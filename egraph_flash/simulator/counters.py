@@ -26,7 +26,11 @@ class SharedTraffic:
 
 @dataclass
 class Counts:
-    """Counts of one launch, or of several added up; instructions are counted per warp."""
+    """Counts of one launch, or of several added up; instructions are counted per warp.
+
+    `copies` are threads' cp.async, whose wavefronts in shared memory stand apart from those of
+    loads and stores; `tma_bytes` is what bulk copies wrote to shared memory, fill included.
+    """
 
     warps: int = 0
     rows: Counter[str] = field(default_factory=Counter)
@@ -36,7 +40,13 @@ class Counts:
     global_sectors_written: int = 0
     shared_wavefronts: int = 0
     shared_conflicts: int = 0
+    copies: int = 0
+    copy_wavefronts: int = 0
+    copy_conflicts: int = 0
+    tma_copies: int = 0
+    tma_bytes: int = 0
     barrier_waits: int = 0
+    mbarrier_waits: int = 0
     steps: int = 0
 
     @property
@@ -57,8 +67,9 @@ class Counts:
 
     @property
     def lsu(self) -> int:
-        """Load and store instructions, of global and shared memory."""
-        return self.classes["lsu_global"] + self.classes["lsu_shared"]
+        """Load and store instructions, of global and shared memory, cp.async among them."""
+        classes = self.classes
+        return classes["lsu_global"] + classes["lsu_shared"] + classes["copy"]
 
     def add(self, other: Counts) -> None:
         self.rows += other.rows
@@ -70,7 +81,13 @@ class Counts:
             "global_sectors_written",
             "shared_wavefronts",
             "shared_conflicts",
+            "copies",
+            "copy_wavefronts",
+            "copy_conflicts",
+            "tma_copies",
+            "tma_bytes",
             "barrier_waits",
+            "mbarrier_waits",
             "steps",
         ):
             setattr(self, name, getattr(self, name) + getattr(other, name))

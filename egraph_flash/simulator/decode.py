@@ -11,19 +11,24 @@ from typing import Any, cast
 
 import numpy as np
 
+from ..codegen.isa import Instr
 from ..codegen.isa.operand import OperandSpec
 from ..codegen.ptx import Address, Guard, Instruction, Register, Special, Symbol
 from ..codegen.ptx_types import VALUE_TYPES
 from ..errors import SimulationError
 from .barriers import warp_barrier
 from .batch import Array, Batch, Rows
+from .copies import CopyAccess
 from .counters import LaunchCounts
 from .exchange import WarpExchange, check_members, check_whole_warps
 from .flow import Block
 from .global_memory import GlobalAccess, GlobalMemory
+from .mbarrier_access import MbarrierAccess
 from .operands import Constant, Source, pointer_type, source, view, writer
 from .params import Params
 from .shared_memory import SharedAccess, SharedLayout, SharedMemory
+from .tensors import TensorAccess
+from .waits import Waits
 from .where import Where, objection
 
 Step = Callable[[Rows, "Array | None"], None]
@@ -34,9 +39,10 @@ class Decoder:
 
     def __init__(
         self, batch: Batch, params: Params, layout: SharedLayout, shared: SharedMemory,
-        memory: GlobalMemory, counts: LaunchCounts,
+        memory: GlobalMemory, counts: LaunchCounts, waits: Waits,
     ) -> None:  # fmt: skip
         self.batch = batch
+        self.waits = waits
         self.params = params
         self.layout = layout
         self.shared = shared
@@ -93,6 +99,8 @@ class Decoder:
             if operand.name not in self.batch.specials:
                 raise _unknown("special register", operand, instruction)
             return self.batch.specials[operand.name]
+        if isinstance(operand, Symbol) and spec.space == "param":
+            return Constant(np.uint64(self._param(operand, instruction)))
         if isinstance(operand, Symbol):
             return Constant(np.uint32(self._symbol(operand, instruction)))
         if isinstance(operand, Address):
@@ -103,6 +111,11 @@ class Decoder:
         if symbol.name not in self.layout.addresses:
             raise _unknown("shared array", symbol, instruction)
         return self.layout.addresses[symbol.name]
+
+    def _param(self, symbol: Symbol, instruction: Instruction) -> int:
+        if symbol.name not in self.params.offsets:
+            raise _unknown("parameter", symbol, instruction)
+        return self.params.offsets[symbol.name]
 
     def _address(self, address: Address, spec: OperandSpec, instruction: Instruction) -> Source:
         if spec.space == "param":
@@ -150,27 +163,49 @@ class Decoder:
 
         return write
 
+    def assign(
+        self, instruction: Instruction, rows: Rows, active: Array | None, value: Any
+    ) -> None:
+        """Write an instruction's outputs, which then hold values."""
+        self._writer(instruction)(rows, active, value)
+        for register in instruction.writes():
+            if register in self.assigned:
+                _marking(lambda rows, active: None, [self.assigned[register]])(rows, active)
+
     def _with_context(self, instruction: Instruction, where: Where) -> Step:
         """A row whose meaning asks for memory or other lanes."""
+        write = self._writer(instruction)
+        value = self.evaluation(instruction, where)
+        return lambda rows, active: write(rows, active, value(rows, active))
+
+    def evaluation(self, instruction: Instruction, where: Where) -> Callable[..., Any]:
+        """What an instruction gives for rows and their active lanes, before it is written."""
         row = instruction.row
         meaning = row.meaning
-        write = self._writer(instruction)
         sources = {name: self.value(instruction, name) for name in row.sources}
         offered = {name: self._offer(name, instruction, where) for name in row.context}
 
-        def step(rows: Rows, active: Array | None) -> None:
+        def value(rows: Rows, active: Array | None) -> Any:
             for each in offered.values():
                 each.rows = rows
                 each.active = active
             given = {name: each[rows] for name, each in sources.items()}
-            write(rows, active, meaning(**given, **offered))
+            return meaning(**given, **offered)
 
-        return step
+        return value
 
     def _offer(self, name: str, instruction: Instruction, where: Where) -> Any:
         if name == "exchange":
             return WarpExchange(self.batch, where)
         row = instruction.row
+        if name == "copies":
+            return self._copies(row, where)
+        if name in ("mbarriers", "tensors"):
+            waits = self.waits
+            barriers = MbarrierAccess(waits.mbarriers, waits.groups, waits.flights, where)
+            if name == "mbarriers":
+                return barriers
+            return TensorAccess(self.memory, self.shared, self.params, barriers, where)
         space = next(spec.space for spec in row.operands.values() if spec.kind == "address")
         if space == "param":
             return self.params
@@ -180,6 +215,18 @@ class Decoder:
         return GlobalAccess(
             self.memory, self.batch, where, row.access_bytes, self.counts, read_only
         )
+
+    def _copies(self, row: Instr, where: Where) -> CopyAccess:
+        """A cp.async, or, without bytes, a commit or a wait; global traffic is counted there."""
+        size = row.access_bytes
+        source = piece = to = None
+        if size:
+            apart = LaunchCounts()
+            source = GlobalAccess(self.memory, self.batch, where, size, apart)
+            to = SharedAccess(self.shared, where, size, copies=True)
+            if "size" in row.operands:
+                piece = GlobalAccess(self.memory, self.batch, where, 1, apart)
+        return CopyAccess(self.waits.groups, where, source, piece, to)
 
     def _for_whole_warps(self, step: Step, where: Where) -> Step:
         batch = self.batch

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from ..codegen.ptx import Comment, Entry, Instruction, Label, LabelMark, Register
 from .where import Where, where_of
 
-ENDS_BLOCK = ("branch", "exit", "barrier")
+ENDS_BLOCK = ("branch", "exit", "barrier", "arrive", "wait")
+GOES_ON = ("barrier", "arrive", "wait")  # to the next block, when it may
 
 
 @dataclass
@@ -30,7 +31,7 @@ class Block:
 
     def successors(self, count: int) -> list[int]:
         after = [self.index + 1] if self.index + 1 < count else []
-        if self.end is None or self.end[0].row.flow == "barrier":
+        if self.end is None or self.end[0].row.flow in GOES_ON:
             return after
         guarded = self.end[0].guard is not None
         if self.end[0].row.flow == "exit":
@@ -66,6 +67,17 @@ def blocks_of(entry: Entry) -> list[Block]:
             block.target = labels[label.name]
     _mark_unsure(blocks)
     return blocks
+
+
+def retries(blocks: list[Block], block: Block) -> bool:
+    """Whether a wait is followed by a branch on what it found: then it may be tried again."""
+    if block.end is None or block.index + 1 >= len(blocks):
+        return False
+    after = blocks[block.index + 1]
+    if after.body or after.end is None or after.end[0].row.flow != "branch":
+        return False
+    guard = after.end[0].guard
+    return guard is not None and guard.register in block.end[0].writes()
 
 
 def _mark_unsure(blocks: list[Block]) -> None:

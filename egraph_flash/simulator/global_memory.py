@@ -63,7 +63,7 @@ def cell_bytes_of(entry: Entry) -> int:
     sizes = [
         instruction.row.access_bytes
         for instruction in entry.instructions()
-        if instruction.row.counter == "lsu_global"
+        if instruction.row.counter in ("lsu_global", "copy")
     ]
     return math.gcd(*sizes) if sizes else 1
 
@@ -238,7 +238,7 @@ class GlobalAccess:
     def _cells(self, offsets: Array, active: Array | None) -> tuple[Array, Array]:
         """Cells `[accesses, cells]` and the block + 1 of each access."""
         cell = self.memory.cell_bytes
-        cells = (offsets // cell)[..., None] + np.arange(self.size_bytes // cell)
+        cells = (offsets // cell)[..., None] + np.arange(max(self.size_bytes // cell, 1))
         block = self.batch.block_ids[self.batch.block_of_warp[self.rows]] + 1
         blocks = np.broadcast_to(block[:, None, None], cells.shape)
         return (cells, blocks) if active is None else (cells[active], blocks[active])

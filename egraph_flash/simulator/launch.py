@@ -10,7 +10,9 @@ from ..codegen.ptx import Entry, Module
 from ..codegen.targets import Limits
 from ..errors import SimulationError
 from ..plan import Launch
+from .agents import Agents
 from .batch import LANES, Batch
+from .copies import deepest_wait
 from .counters import LaunchCounts
 from .decode import Decoder
 from .flow import blocks_of
@@ -19,6 +21,7 @@ from .params import Params
 from .scheduler import Scheduler, Trace
 from .shared_memory import SharedLayout, SharedMemory, cell_bytes_of
 from .speed import WARPS_AT_ONCE
+from .waits import Waits
 
 BATCH_BYTES = 256 << 20  # registers and shared memory, with their logs
 
@@ -40,16 +43,19 @@ def run_launch(
     registers = entry.registers()
     at_once = min(grid, _blocks_at_once(launch, layout, cell_bytes, sum(registers.values())))
     batch = Batch(launch, at_once, registers)
-    shared = SharedMemory(batch, layout, cell_bytes, counts, check_races)
-    decoder = Decoder(batch, params, layout, shared, memory, counts)
+    agents = Agents(batch.warps_per_block, entry, limits.barriers)
+    shared = SharedMemory(batch, layout, cell_bytes, counts, check_races, agents)
+    waits = Waits(batch, shared, deepest_wait(entry), rng)
+    decoder = Decoder(batch, params, layout, shared, memory, counts, waits)
     scheduler = Scheduler(
-        batch, blocks_of(entry), decoder, limits, counts, instruction_limit, trace
+        batch, blocks_of(entry), decoder, limits, counts, instruction_limit, trace, rng
     )
     order = np.arange(grid) if rng is None else rng.permutation(grid)
     with np.errstate(all="ignore"):
         for start in range(0, grid, at_once):
             batch.start(order[start : start + at_once])
             shared.reset()
+            waits.reset()
             scheduler.run()
     scheduler.count()
     return counts

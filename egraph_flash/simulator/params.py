@@ -1,4 +1,7 @@
-"""What a launch's arguments are to its entry: parameter memory, and which buffers it may write."""
+"""What a launch's arguments are to its entry: parameter memory, and which buffers it may write.
+
+A tensor map is a parameter whose bytes are nobody's to read: its address, made generic, names it.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.ptx import Address, Entry, Register, Symbol
+from ..codegen.ptx import Address, Entry, Param, Register, Symbol
 from ..codegen.ptx_types import VALUE_TYPES
 from ..errors import SimulationError
-from ..plan import Launch, Pointer
+from ..plan import Argument, Launch, Pointer
+from ..tensor_map import MAP_ALIGNMENT_BYTES, MAP_BYTES, TensorMap
+from .batch import Array
 from .global_memory import GlobalMemory
+
+GENERIC = 0x6000_0000_0000  # where parameter space begins among generic addresses
 
 
 class Params:
@@ -29,30 +36,64 @@ class Params:
             )
         self.buffers: dict[str, str] = {}
         self.bytes: dict[str, bytes] = {}
+        self.maps: dict[int, TensorMap] = {}
+        self.offsets: dict[str, int] = {}
+        end = 0
         for param, argument in zip(entry.params, launch.arguments, strict=True):
-            wanted = "u64" if isinstance(argument, Pointer) else argument.type
-            if param.type[1:] != wanted[1:] or (param.type[0] == "f") != (wanted[0] == "f"):
-                raise SimulationError(
-                    f"{entry.name}: parameter {param.name} is .{param.type}, got {argument}"
-                )
-            if isinstance(argument, Pointer):
-                if argument.buffer not in memory.buffers:
-                    have = ", ".join(memory.buffers)
-                    raise SimulationError(
-                        f"{entry.name}: parameter {param.name} got buffer {argument.buffer!r}, "
-                        f"has {have}"
-                    )
-                self.buffers[param.name] = argument.buffer
-                value: int | float = memory.buffers[argument.buffer].address
-            else:
-                value = argument.value
-            try:
-                held = np.array(value, VALUE_TYPES[param.type].element)
-            except OverflowError as error:
-                raise SimulationError(
-                    f"{entry.name}: parameter {param.name} is .{param.type}, got {value}"
-                ) from error
-            self.bytes[param.name] = held.tobytes()
+            size = _size_bytes(param)
+            aligned = param.align_bytes or size
+            self.offsets[param.name] = -(-end // aligned) * aligned
+            end = self.offsets[param.name] + size
+            self._take(param, argument, memory)
+
+    def _take(self, param: Param, argument: Argument, memory: GlobalMemory) -> None:
+        if isinstance(argument, TensorMap):
+            wanted = ("b8", MAP_BYTES, MAP_ALIGNMENT_BYTES)
+            if (param.type, param.count, param.align_bytes) != wanted:
+                raise self._misfit(param, argument)
+            self._check_buffer(param, argument.buffer, memory)
+            self.maps[self.offsets[param.name]] = argument
+            return
+        kind = "u64" if isinstance(argument, Pointer) else argument.type
+        if param.type[1:] != kind[1:] or (param.type[0] == "f") != (kind[0] == "f"):
+            raise self._misfit(param, argument)
+        if isinstance(argument, Pointer):
+            self._check_buffer(param, argument.buffer, memory)
+            self.buffers[param.name] = argument.buffer
+        value = (
+            memory.buffers[argument.buffer].address
+            if isinstance(argument, Pointer)
+            else (argument.value)
+        )
+        try:
+            held = np.array(value, VALUE_TYPES[param.type].element)
+        except OverflowError as error:
+            raise SimulationError(
+                f"{self.entry.name}: parameter {param.name} is .{param.type}, got {value}"
+            ) from error
+        self.bytes[param.name] = held.tobytes()
+
+    def _misfit(self, param: Param, argument: Argument) -> SimulationError:
+        array = f" .align {param.align_bytes} [{param.count}]" if param.count is not None else ""
+        return SimulationError(
+            f"{self.entry.name}: parameter {param.name} is .{param.type}{array}, got {argument!r}"
+        )
+
+    def _check_buffer(self, param: Param, name: str, memory: GlobalMemory) -> None:
+        if name not in memory.buffers:
+            raise SimulationError(
+                f"{self.entry.name}: parameter {param.name} got buffer {name!r}, "
+                f"has {', '.join(memory.buffers)}"
+            )
+
+    def generic(self, address: Array) -> Array:
+        """An address in parameter space as a generic one."""
+        moved: Array = address + np.uint64(GENERIC)
+        return moved
+
+    def map_at(self, address: int) -> TensorMap | None:
+        """The tensor map at a generic address."""
+        return self.maps.get(address - GENERIC)
 
     def load(self, address: tuple[str, int], element: np.dtype[Any], count: int) -> Any:
         name, offset = address
@@ -97,3 +138,9 @@ class Params:
                     assert isinstance(operand.base, Register)
                     written |= reaches.get(operand.base, set()) or everything
         return written
+
+
+def _size_bytes(param: Param) -> int:
+    if param.type == "b8":
+        return param.count or 1
+    return VALUE_TYPES[param.type].bits // 8 * (param.count or 1)

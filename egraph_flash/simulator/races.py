@@ -1,12 +1,17 @@
 """Which shared-memory accesses race: who last wrote and read each cell, and when.
 
 A cell is the smallest piece that any instruction of the entry accesses. For each cell the last
-writer is kept as (clock, warp, lane), and for each warp its last read as (clock, lane): as in
-FastTrack, an access races with an earlier one unless its warp knows the other's clock (clocks.py)
+writer is kept as (clock, agent, lane), and for each warp its last read as (clock, lane): as in
+FastTrack, an access races with an earlier one unless its lane knows the other's clock (clocks.py)
 or both are one thread's. Lane 32 stands for a whole warp, as in ldmatrix.
+
+What a copy writes is written by an agent of its own from the moment that the copy starts, so any
+access that does not come before that moment, or after a wait for the copy, races with it.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,8 +19,20 @@ from .batch import LANES, Array, Batch, Rows
 from .clocks import Clocks
 from .where import Where, objection
 
-WARP_SHIFT, CLOCK_SHIFT = 6, 12  # tag = clock << 12 | warp << 6 | lane
+WARP_SHIFT, CLOCK_SHIFT = 6, 18  # tag = clock << 18 | agent << 6 | lane
+AGENT = (1 << CLOCK_SHIFT - WARP_SHIFT) - 1
+LANE_MASK = (1 << WARP_SHIFT) - 1
+THREAD = (1 << CLOCK_SHIFT) - 1
 ANY_LANE = LANES
+
+
+@dataclass(frozen=True)
+class Copying:
+    """Whose write a copy's is: agent and clock of each of its rows; `bulk` in the other proxy."""
+
+    agent: Array  # [rows]
+    clock: Array
+    bulk: bool = False
 
 
 class RaceLog:
@@ -30,6 +47,7 @@ class RaceLog:
         self.writer = np.zeros(blocks * cells_per_block, np.int32)
         self.read = np.zeros((blocks * cells_per_block, batch.warps_per_block), np.int32)
         self.places: list[Where] = []
+        self.copied_lanes: Array | None = None  # [warps, 32]: the clock of copies waited for
 
     def place(self, where: Where) -> int:
         """A small number for an instruction, to name the writer of a cell by."""
@@ -51,7 +69,7 @@ class RaceLog:
         self, cells: Array, rows: Rows, active: Array | None, lane: Array, where: Where
     ) -> None:
         """Log reads of `[rows, n, cells]` by `lane` `[n]`; object to those that race."""
-        self._check_writers(cells, rows, active, lane, where, "read")
+        self._check_writers(cells, rows, active, lane, where, "read", None)
         warp = self.batch.warp_in_block[rows][:, None, None]
         now = self.clocks.now[self.batch.block_of_warp[rows], self.batch.warp_in_block[rows]]
         mine = (now[:, None, None] << WARP_SHIFT | lane[None, :, None]).astype(np.int32)
@@ -72,63 +90,137 @@ class RaceLog:
             self.read[cells, warp] = many
 
     def check_write(
-        self, cells: Array, rows: Rows, active: Array | None, lane: Array, where: Where, place: int
-    ) -> None:
-        """Log writes of `[rows, n, cells]` by `lane` `[n]`; object to those that race."""
-        self._check_writers(cells, rows, active, lane, where, "write")
+        self, cells: Array, rows: Rows, active: Array | None, lane: Array, where: Where, place: int,
+        copying: Copying | None = None,
+    ) -> None:  # fmt: skip
+        """Log writes of `[rows, n, cells]` by `lane` `[n]`; object to those that race.
+
+        A copy's write is checked as its thread's, and logged as its own agent's.
+        """
+        self._check_writers(cells, rows, active, lane, where, "write", copying)
         self._check_readers(cells, rows, active, lane, where)
         block, warp = self.batch.block_of_warp[rows], self.batch.warp_in_block[rows]
-        tag = self.clocks.now[block, warp] << CLOCK_SHIFT | warp << WARP_SHIFT
+        if copying is None:
+            tag = self.clocks.now[block, warp] << CLOCK_SHIFT | warp << WARP_SHIFT
+        else:
+            tag = copying.clock << CLOCK_SHIFT | copying.agent << WARP_SHIFT
         mine = np.broadcast_to(tag[:, None, None] | lane[None, :, None], cells.shape)
         if active is not None:
             chosen = np.broadcast_to(active[..., None], cells.shape)
             cells, mine = cells[chosen], mine[chosen]
         self.written[cells] = mine
         self.writer[cells] = place
-        stale = (self.written[cells] ^ mine) >> WARP_SHIFT != 0
+        stale = self.written[cells] ^ mine
+        if copying is None:
+            stale >>= WARP_SHIFT
         if stale.any():  # two warps wrote one cell in this very step
-            raise objection(where, "race in shared memory: two warps write the same bytes")
+            who = "warps write" if copying is None else "copies write"
+            raise objection(where, f"race in shared memory: two {who} the same bytes")
 
     def _check_writers(
-        self, cells: Array, rows: Rows, active: Array | None, lane: Array, where: Where, verb: str
-    ) -> None:
+        self, cells: Array, rows: Rows, active: Array | None, lane: Array, where: Where, verb: str,
+        copying: Copying | None,
+    ) -> None:  # fmt: skip
         tags = self.written[cells]
-        if int(tags.max()) >> CLOCK_SHIFT <= self.clocks.floor:
-            return
+        clocks = self.clocks
+        bulk = copying is not None and copying.bulk
+        if clocks.agents.plain:
+            if int(tags.max()) >> CLOCK_SHIFT <= clocks.floor:
+                return
+        elif not bulk:
+            floors = clocks.floors
+            if (tags >> CLOCK_SHIFT <= floors[tags >> WARP_SHIFT & AGENT]).all():
+                return
         block, warp = self.batch.block_of_warp[rows], self.batch.warp_in_block[rows]
-        other = tags >> WARP_SHIFT & (1 << WARP_SHIFT) - 1
-        known = self.clocks.known[block[:, None, None], warp[:, None, None], other]
-        me = warp[:, None, None] << WARP_SHIFT | lane[None, :, None]
-        bad = (tags >> CLOCK_SHIFT > known) & (tags & (1 << CLOCK_SHIFT) - 1 != me)
+        who, clock = tags >> WARP_SHIFT & AGENT, tags >> CLOCK_SHIFT
+        block, warp, lane = block[:, None, None], warp[:, None, None], lane[None, :, None]
+        known = clocks.knows(block, warp, lane, who)
+        me = warp << WARP_SHIFT | lane
+        bad = clock > known
+        if bulk:
+            bad &= ~self._own(tags, block, warp, lane)
+            bad |= self._unfenced(tags, block, warp, lane)
+        else:
+            bad &= tags & THREAD != me
+            if not clocks.agents.plain and bad.any():
+                bad &= ~self._own(tags, block, warp, lane)
         if active is not None:
             bad &= active[..., None]
         if bad.any():
             row, column, cell = np.argwhere(bad)[0]
             tag = int(tags[row, column, cell])
             by = self.places[int(self.writer[cells[row, column, cell]])]
+            agent = tag >> WARP_SHIFT & AGENT
+            writer = clocks.agents.name(agent, tag & LANE_MASK)
+            if agent >= clocks.warps:
+                missing = "a wait for"
+            elif bulk and clock[row, column, cell] <= known[row, column, cell]:
+                missing = "a fence.proxy.async after the write by"
+            else:
+                missing = "a barrier after the write by"
             self._object(
                 rows, bad, where,
-                f"race in shared memory: {verb} without a barrier after the write by warp "
-                f"{tag >> WARP_SHIFT & 63}, lane {tag & 63} in line {by.line} ({by.text})",
+                f"race in shared memory: {verb} without {missing} {writer} "
+                f"in line {by.line} ({by.text})",
             )  # fmt: skip
+
+    def _own(self, tags: Array, block: Array, warp: Array, lane: Array) -> Array:
+        """Writes that the accessing thread knows of although its warp does not know the clock."""
+        clocks = self.clocks
+        agents = clocks.agents
+        who, clock, wrote = tags >> WARP_SHIFT & AGENT, tags >> CLOCK_SHIFT, tags & LANE_MASK
+        own: Array = who << WARP_SHIFT | wrote == warp << WARP_SHIFT | lane
+        if agents.copies and self.copied_lanes is not None:
+            flat = block * self.batch.warps_per_block + warp
+            waited = self.copied_lanes[flat, np.minimum(lane, LANES - 1)]
+            own |= (who == agents.copies + warp) & (wrote == lane) & (clock <= waited)
+        if agents.voices:
+            speaker = np.minimum(who, clocks.warps - 1)
+            heard = clocks.knows(block, warp, lane, agents.voices + speaker)
+            spoke = clocks.voice[block, speaker] == wrote
+            own |= (who < clocks.warps) & spoke & (clock <= heard)
+        return own
+
+    def _unfenced(self, tags: Array, block: Array, warp: Array, lane: Array) -> Array:
+        """Writes through the generic proxy that no fence lies after, on the way to this lane."""
+        clocks = self.clocks
+        who, clock = tags >> WARP_SHIFT & AGENT, tags >> CLOCK_SHIFT
+        generic = (who < clocks.agents.first_barrier) & (clock > 0)
+        fenced = clock <= clocks.knows(block, warp, lane, who, fenced=True)
+        mine = tags & THREAD == warp << WARP_SHIFT | lane
+        fenced |= mine & (clock <= clocks.own_fence[block, warp, lane])
+        unfenced: Array = generic & ~fenced
+        return unfenced
 
     def _check_readers(
         self, cells: Array, rows: Rows, active: Array | None, lane: Array, where: Where
     ) -> None:
         reads = self.read[cells]  # [rows, n, cells, warps]
-        if int(reads.max()) >> WARP_SHIFT <= self.clocks.floor:
+        clocks = self.clocks
+        if int(reads.max()) >> WARP_SHIFT <= clocks.floor:
             return
         block, warp = self.batch.block_of_warp[rows], self.batch.warp_in_block[rows]
-        known = self.clocks.known[block, warp][:, None, None, :]
+        if clocks.solo is None:
+            known = clocks.known[block, warp, : clocks.warps][:, None, None, :]
+        else:
+            everyone = np.arange(clocks.warps)
+            at = (block[:, None, None], warp[:, None, None], lane[None, :, None])
+            known = clocks.knows(*at, everyone)[:, :, None, :]
         late = reads >> WARP_SHIFT > known
-        own_warp = np.arange(self.batch.warps_per_block) == warp[:, None, None, None]
-        own = own_warp & (reads & (1 << WARP_SHIFT) - 1 == lane[None, :, None, None])
+        reader = np.arange(self.batch.warps_per_block)
+        by = reads & LANE_MASK
+        own = (reader == warp[:, None, None, None]) & (by == lane[None, :, None, None])
         bad = late & ~own
+        if clocks.agents.voices and bad.any():
+            at = (block[:, None, None, None], warp[:, None, None, None], lane[None, :, None, None])
+            heard = clocks.knows(*at, clocks.agents.voices + reader)
+            spoke = clocks.voice[at[0], reader] == by
+            bad &= ~(spoke & (reads >> WARP_SHIFT <= heard))
         if active is not None:
             bad &= active[..., None, None]
         if bad.any():
             row, column, cell, reader = np.argwhere(bad)[0]
-            read_by = int(reads[row, column, cell, reader]) & 63
+            read_by = int(reads[row, column, cell, reader]) & LANE_MASK
             who = f", lane {read_by}" if read_by < LANES else ""
             self._object(
                 rows, bad.any(axis=3), where,
@@ -137,4 +229,8 @@ class RaceLog:
             )  # fmt: skip
 
     def _object(self, rows: Rows, bad: Array, where: Where, problem: str) -> None:
-        raise objection(where, problem, self.batch.thread_name(rows, np.asarray(bad.any(axis=2))))
+        lanes = np.asarray(bad.any(axis=2))
+        if lanes.shape[1] == LANES:
+            raise objection(where, problem, self.batch.thread_name(rows, lanes))
+        warp = int(np.arange(self.batch.capacity)[rows][np.argwhere(lanes)[0][0]])
+        raise objection(where, problem, self.batch.name(warp))

@@ -2,7 +2,8 @@
 
 A group is warps (and of them, lanes) that are at the start of one block. Groups at the same
 block merge; the one whose block stands first in the text runs. So lanes that diverge reconverge
-at the first common block, and warps that agree run in lockstep as one numpy call.
+at the first common block, and warps that agree run in lockstep as one numpy call. With a seed, an
+entry whose warps wait for each other by mbarriers has some of its warps lag behind at random.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from collections.abc import Callable
 import numpy as np
 
 from ..codegen.targets import Limits
+from ..errors import SimulationError
 from .barriers import Barriers
 from .batch import LANES, Array, Batch, Rows
 from .counters import LaunchCounts
 from .decode import Decoder, Step, holds
 from .exchange import check_whole_warps
-from .flow import Block
+from .flow import Block, retries
 from .operands import Constant, Source
+from .waits import Wait
 from .where import objection
 
 Group = tuple[Rows, "Array | None"]
@@ -32,6 +35,7 @@ class Scheduler:
     def __init__(
         self, batch: Batch, blocks: list[Block], decoder: Decoder, limits: Limits,
         counts: LaunchCounts, instruction_limit: int, trace: Trace | None = None,
+        rng: np.random.Generator | None = None,
     ) -> None:  # fmt: skip
         self.batch = batch
         self.blocks = blocks
@@ -47,8 +51,16 @@ class Scheduler:
         self.barrier_operands = {
             block.index: self._barrier_operands(block)
             for block in blocks
-            if block.end and block.end[0].row.flow == "barrier"
+            if block.end and block.end[0].row.flow in ("barrier", "arrive")
         }
+        self.waits = decoder.waits
+        self.wait_of = {
+            block.index: self._wait_of(block)
+            for block in blocks
+            if block.end and block.end[0].row.flow == "wait"
+        }
+        self.rng = rng if self.wait_of or decoder.shared.agents.meetings else None
+        self.lagging = np.zeros(batch.warps_per_block, np.bool_)
 
     def run(self) -> None:
         """Run the batch's blocks from entry to exit."""
@@ -57,12 +69,71 @@ class Scheduler:
         self.barriers = self._new_barriers()
         self.counts.warps += batch.warps
         self._add(0, batch.everyone, None if batch.whole else batch.alive[batch.everyone])
-        while self.ready:
-            index = min(self.ready)
-            rows, active = self._merge(self.ready.pop(index))
+        while (found := self._next()) is not None:
+            index, (rows, active) = found
             self._run_block(self.blocks[index], rows, active)
-            if not self.ready and self.barriers.waiting().any():
-                self.barriers.deadlock()
+            if self.waits.mbarriers.changed and self.waits.parked:
+                self._wake()
+        if self.waits.parked:
+            self.waits.deadlock(self.wait_of)
+        if self.barriers.waiting().any():
+            self.barriers.deadlock()
+        self.waits.check_end()
+
+    def _next(self) -> tuple[int, Group] | None:
+        """The group to run, taken from those that are ready; None if nothing can run any more."""
+        if self.rng is None and not self.waits.parked:
+            if not self.ready:
+                return None
+            index = min(self.ready)
+            return index, self._merge(self.ready.pop(index))
+        if self.rng is not None and self.rng.random() < 0.1:
+            self.lagging = self.rng.random(self.lagging.size) < self.rng.random()
+        found = self._take()
+        if found is None and self.lagging.any():
+            self.lagging[:] = False
+            found = self._take()
+        if found is not None or self._let_land():
+            return found or self._next()
+        return self._run_ahead() if self.ready else None
+
+    def _take(self) -> tuple[int, Group] | None:
+        """The first group, less the warps that lag and those that hold.
+
+        Lanes hold while others of their warp wait at an earlier block: there they meet again.
+        """
+        behind = self.waits.earliest()
+        for index in sorted(self.ready):
+            rows, active = self._merge(self.ready.pop(index))
+            late = self.lagging[self.batch.warp_in_block[rows]] | (behind[rows] < index)
+            if not late.any():
+                return index, (rows, active)
+            lanes = np.broadcast_to(True if active is None else active, (len(late), LANES))
+            now, later = (self._part(rows, lanes & each[:, None]) for each in (~late, late))
+            self._add(index, *later)
+            if len(self.batch.block_of_warp[now[0]]):
+                return index, now
+        return None
+
+    def _run_ahead(self) -> tuple[int, Group] | None:
+        """Lanes that hold go on without those that they hold for, since nothing else can."""
+        index = min(self.ready)
+        rows, active = self._merge(self.ready.pop(index))
+        try:
+            self._run_block(self.blocks[index], rows, active)
+        except SimulationError:
+            self.waits.deadlock(self.wait_of)
+            raise
+        if self.waits.mbarriers.changed:
+            self._wake()
+        return self._next()
+
+    def _let_land(self) -> bool:
+        """Whether something that lanes wait for lands and makes some of them ready."""
+        while self.waits.parked and self.waits.land(self.wait_of):
+            if self.waits.mbarriers.changed and self._wake():
+                return True
+        return False
 
     def count(self) -> None:
         """Add what has run to the counts, by instruction row."""
@@ -113,8 +184,10 @@ class Scheduler:
             self._branch(block, rows, active)
         elif flow == "exit":
             self._exit(block, rows, active)
-        elif flow == "barrier":
+        elif flow in ("barrier", "arrive"):
             self._barrier(block, rows, active)
+        elif flow == "wait":
+            self._wait(block, rows, active)
         elif block.index + 1 < len(self.blocks):
             self._add(block.index + 1, rows, active)
         else:
@@ -191,15 +264,60 @@ class Scheduler:
         self._check_end(block, rows, active)
         check_whole_warps(self.batch, where, rows, active, every_lane=False)
         number, threads = self.barrier_operands[block.index]
-        self.counts.barrier_waits += len(self.batch.block_of_warp[rows])
+        waits = instruction.row.flow == "barrier"
+        self.counts.barrier_waits += len(self.batch.block_of_warp[rows]) if waits else 0
         for after, free in self.barriers.arrive(
-            rows, number[rows], threads[rows], block.index + 1, where
+            rows, number[rows], threads[rows], block.index + 1, where, waits
         ):
-            lanes = self.batch.alive & free[:, None]
-            if after < len(self.blocks):
-                self._add(after, *self._group(lanes))
-            else:
-                self._retire(*self._group(lanes))
+            self._go(after, *self._group(self.batch.alive & free[:, None]))
+        if not waits:
+            self._go(block.index + 1, rows, active)
+
+    def _go(self, index: int, rows: Rows, active: Array | None) -> None:
+        """Warps go on at a block, or are done where the text ends."""
+        if index < len(self.blocks):
+            self._add(index, rows, active)
+        else:
+            self._retire(rows, active)
+
+    def _wait_of(self, block: Block) -> Wait:
+        assert block.end is not None
+        instruction, where = block.end
+        parks = "try_wait" in instruction.row.mnemonic and retries(self.blocks, block)
+        return Wait(
+            where,
+            self.decoder.evaluation(instruction, where),
+            self.decoder.value(instruction, "a"),
+            self.decoder.value(instruction, "parity"),
+            parks,
+        )
+
+    def _wait(self, block: Block, rows: Rows, active: Array | None) -> None:
+        assert block.end is not None
+        instruction, where = block.end
+        if instruction.guard is not None:
+            raise objection(where, "a wait under a guard: branch around it instead")
+        self._check_end(block, rows, active)
+        self.counts.mbarrier_waits += len(self.batch.block_of_warp[rows])
+        wait = self.wait_of[block.index]
+        for lanes, told in zip(self.waits.ask(block.index, wait, rows, active), (True, False),
+                               strict=True):  # fmt: skip
+            self._answer(block, *self._part(rows, lanes), told)
+
+    def _answer(self, block: Block, rows: Rows, active: Array | None, told: bool) -> None:
+        """Lanes go on after a wait that told them whether the phase is complete."""
+        if not len(self.batch.block_of_warp[rows]):
+            return
+        assert block.end is not None
+        self.decoder.assign(block.end[0], rows, active, np.bool_(told))
+        self._go(block.index + 1, rows, active)
+
+    def _wake(self) -> bool:
+        """Lanes whose wait is over go on; whether there are any."""
+        woken = self.waits.wake(self.wait_of)
+        for index, lanes in woken:
+            self._answer(self.blocks[index], *self._group(lanes), True)
+        return bool(woken)
 
     def _barrier_operands(self, block: Block) -> tuple[Source, Source]:
         assert block.end is not None

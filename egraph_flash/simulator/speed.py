@@ -35,6 +35,11 @@ SPEEDS: dict[str, Speed] = {
         Speed("warp", 27.0, 1.0),
         Speed("control", 5.0, 1.0),
         Speed("barrier", 80.0, 17.0),
+        Speed("copy", 70.0, 85.0),
+        Speed("group", 2.0, 1.0),
+        Speed("tma", 400.0, 280.0),
+        Speed("mbarrier", 95.0, 34.0),
+        Speed("fence", 24.0, 7.0),
         Speed("any", 15.0, 20.0),
     )
 }

@@ -11,6 +11,7 @@ from egraph_flash.codegen import isa
 from egraph_flash.codegen.isa import ROWS, Instr, instr
 from egraph_flash.codegen.isa.operand import operand_spec
 from egraph_flash.codegen.ptx import Address, Guard, Register, Symbol
+from egraph_flash.codegen.ptx_parse import read_instruction
 from egraph_flash.codegen.ptx_types import PtxError
 from tests.support.fresh import fresh_rng
 
@@ -40,7 +41,7 @@ def test_a_meaning_returns_what_its_operands_say(row: Instr) -> None:
         for name in row.sources:
             spec = row.operands[name]
             if spec.kind == "symbol":
-                given[name] = np.uint32(1024)
+                given[name] = np.uint64(16) if spec.space == "param" else np.uint32(1024)
                 continue
             value = spec.value_type
             per_lane = spec.count * value.packed
@@ -58,7 +59,7 @@ def test_a_meaning_returns_what_its_operands_say(row: Instr) -> None:
             spec = row.operands[name]
             per_lane = spec.count * spec.value_type.packed
             assert np.asarray(found).dtype == spec.value_type.element
-            if row.operands[row.sources[0]].kind != "symbol":
+            if row.sources and row.operands[row.sources[0]].kind != "symbol":
                 assert np.shape(found) == ((3, 32) if per_lane == 1 else (3, 32, per_lane))
 
 
@@ -112,8 +113,56 @@ def test_the_table_refuses_bad_rows() -> None:
 def test_spellings_of_operands() -> None:
     for spelling in ("f32", "f16x2 x4", "u32 immediate", "b32 register", "label", "special u32"):
         assert str(operand_spec(spelling)).replace("a special register of type", "special")
+    assert str(operand_spec("symbol param")) == "a symbol of a parameter"
     with pytest.raises(PtxError, match="got the spelling 'f33 x2'"):
         operand_spec("f33 x2")
     assert operand_spec("u32 immediate").check(Register("b32", 1)) is None
     assert operand_spec("u32 register").check(3) is None
     assert operand_spec("address param").check(Address(Symbol("p"))) is not None
+
+
+def test_asynchronous_instructions_are_spelled_as_the_manual_does() -> None:
+    """The forms that several rows share a mnemonic with, and those with unusual operands."""
+    to, there = Address(Register("b32", 1), 64), Address(Register("b64", 2))
+    size, policy, wide = Register("b32", 3), Register("b64", 4), Register("b64", 5)
+    column, row = Register("b32", 6), Register("b32", 7)
+    p = Register("pred", 0)
+    spelled = [
+        (isa.cp_async_ca_4.bind(a=to, b=there), "cp.async.ca.shared.global [%r1+64], [%rd2], 4;"),
+        (
+            isa.cp_async_cg_16_zfill.bind(a=to, b=there, size=size),
+            "cp.async.cg.shared.global [%r1+64], [%rd2], 16, %r3;",
+        ),
+        (
+            isa.cp_async_cg_16_zfill_hint.bind(a=to, b=there, size=8, policy=policy),
+            "cp.async.cg.shared.global.L2::cache_hint [%r1+64], [%rd2], 16, 8, %rd4;",
+        ),
+        (isa.cp_async_wait_group.bind(n=2), "cp.async.wait_group 2;"),
+        (isa.mbarrier_arrive.bind(a=to), "mbarrier.arrive.shared::cta.b64 _, [%r1+64];"),
+        (
+            isa.mbarrier_arrive_count.bind(a=to, n=3),
+            "mbarrier.arrive.shared::cta.b64 _, [%r1+64], 3;",
+        ),
+        (
+            isa.mbarrier_arrive_expect_tx.bind(a=to, n=4096),
+            "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1+64], 4096;",
+        ),
+        (
+            isa.mbarrier_try_wait_parity.bind(p=p, a=to, parity=size),
+            "mbarrier.try_wait.parity.shared::cta.b64 %p0, [%r1+64], %r3;",
+        ),
+        (isa.mov_param.bind(d=wide, a=Symbol("p_map")), "mov.b64 %rd5, p_map;"),
+        (isa.cvta_param_u64.bind(d=wide, a=wide), "cvta.param.u64 %rd5, %rd5;"),
+        (
+            isa.cp_async_bulk_tensor_2d_hint.bind(
+                a=to, map=wide, at=[column, row], bar=Address(size), policy=policy
+            ),
+            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+            ".L2::cache_hint [%r1+64], [%rd5, {%r6, %r7}], [%r3], %rd4;",
+        ),
+        (isa.elect_sync_pred.bind(p=p, mask=0xFFFFFFFF), "elect.sync _|%p0, 4294967295;"),
+        (isa.bar_arrive.bind(a=1, b=64), "bar.arrive 1, 64;"),
+    ]
+    for instruction, text in spelled:
+        assert str(instruction) == text
+        assert read_instruction(text[:-1]) == instruction

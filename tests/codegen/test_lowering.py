@@ -64,7 +64,7 @@ def skeleton(ptx: str) -> str:
     """The text without comments, and with parameters numbered in order."""
     lines = [line for line in ptx.splitlines() if not line.strip().startswith("//")]
     text = "\n".join(lines)
-    names = dict.fromkeys(re.findall(r"\bp_\w+", text))
+    names = dict.fromkeys(re.findall(r"\b[pt]_\w+", text))
     for place, name in enumerate(names):
         text = re.sub(rf"\b{name}\b", f"param{place}", text)
     return text

@@ -45,7 +45,7 @@ def random_operand(rng: random.Random, spec: OperandSpec, output: bool) -> Opera
     if spec.kind == "label":
         return Label("end")
     if spec.kind == "symbol":
-        return Symbol("smem")
+        return Symbol("p_map" if spec.space == "param" else "smem")
     if spec.kind == "special":
         return Special(rng.choice(SPECIALS))
     if spec.kind == "address":
@@ -54,7 +54,8 @@ def random_operand(rng: random.Random, spec: OperandSpec, output: bool) -> Opera
         if spec.space == "global":
             base = bases["global"]
         return Address(base, rng.choice([0, 16, 256, -32]) if isinstance(base, Register) else 16)
-    if not output and spec.takes_immediates and rng.random() < 0.3:
+    always = spec.only == "immediate"
+    if not output and spec.takes_immediates and (always or rng.random() < 0.3):
         return random_immediate(rng, spec.value_type)
     classes = [name for name in REGISTER_CLASSES if spec.value_type.accepts(name)]
     return Register(rng.choice(classes), rng.randrange(8))
@@ -74,12 +75,21 @@ def random_instruction(rng: random.Random, row: Instr, guards: bool = True) -> I
             first = given[name][0]
             assert isinstance(first, Register)
             given[name] = [Register(first.type, first.index + i) for i in range(spec.count)]
-    if row.flow == "barrier":
+    for name in ("size", "n") if row.counter in ("copy", "group") else ():
+        if name in given and isinstance(given[name][0], Immediate):
+            given[name] = [Immediate("u32", rng.randrange(5))]  # no more than the row copies
+    if row.counter == "mbarrier" and isinstance(given.get("n", [None])[0], Immediate):
+        given["n"] = [Immediate("u32", rng.randrange(1, 1000))]
+    if isinstance(given.get("parity", [None])[0], Immediate):
+        given["parity"] = [Immediate("u32", rng.randrange(2))]
+    if row.name.startswith("setmaxnreg"):
+        given["n"] = [Immediate("u32", 8 * rng.randrange(3, 32))]
+    if row.flow in ("barrier", "arrive"):
         given["a"] = [Immediate("u32", rng.randrange(16))]
         if "b" in given:
             given["b"] = [Immediate("u32", 32 * rng.randrange(1, 5))]
     guard = None
-    if guards and not row.collective and rng.random() < 0.3:
+    if guards and row.flow != "wait" and not row.collective and rng.random() < 0.3:
         guard = Guard(Register("pred", rng.randrange(4)), rng.random() < 0.5)
     return row.of(given, guard)
 
@@ -87,5 +97,6 @@ def random_instruction(rng: random.Random, row: Instr, guards: bool = True) -> I
 def module_of(body: Sequence[Statement], target: str = "sm_90") -> Module:
     """A module of one entry with every parameter that `random_instruction` names."""
     params = tuple(Param(kind, name) for kind, name in PARAMS.items())
+    params += (Param("b8", "p_map", 128, 64),)
     entry = Entry("probe", params, (*body, LabelMark("end")), max_threads=128)
     return Module(PTX_VERSION, target, (entry,), (Shared("smem", 1024),))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from egraph_flash.runtime import device, driver
+from egraph_flash.runtime import device, driver, parameters
 from egraph_flash.runtime.device import Device
 
 RTX_5090 = Device(0, "NVIDIA GeForce RTX 5090", (12, 0), 170)
@@ -22,12 +22,22 @@ H200 = Device(0, "NVIDIA H200", (9, 0), 132)
 
 SUCCESS = SimpleNamespace(name="CUDA_SUCCESS")
 FAILURES = {"CUDA_ERROR_ILLEGAL_ADDRESS": b"an illegal memory access was encountered"}
+FAILED = SimpleNamespace(name=next(iter(FAILURES)))
+
+
+class FakeResult:
+    """Stands for `CUresult`, the enumeration."""
+
+    CUDA_SUCCESS = SUCCESS
+
+    def __new__(cls, status: int) -> Any:
+        return FAILED if status else SUCCESS
 
 
 class FakeDriver:
     """Stands for `cuda.bindings.driver`; `fail` names the function that reports an error."""
 
-    CUresult = SimpleNamespace(CUDA_SUCCESS=SUCCESS)
+    CUresult = FakeResult
     CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
     CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL=1)
     CUpointer_attribute = SimpleNamespace(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL=9)
@@ -36,6 +46,7 @@ class FakeDriver:
         self.log: list[tuple[str, tuple[Any, ...]]] = []
         self.held: dict[int, Any] = {}
         self.fail: str | None = None
+        self._entry_points: list[Any] = []
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("cu"):
@@ -44,7 +55,7 @@ class FakeDriver:
         def function(*arguments: Any) -> tuple[Any, ...]:
             self.log.append((name, arguments))
             if name == self.fail:
-                return (SimpleNamespace(name=next(iter(FAILURES))), None)
+                return (FAILED, None)
             work = getattr(self, f"_{name}", lambda *_: 0)
             return (SUCCESS, work(*arguments))
 
@@ -76,6 +87,26 @@ class FakeDriver:
     def _cuModuleGetFunction(self, module: Any, entry: bytes) -> bytes:
         return entry
 
+    def _cuGetProcAddress(self, symbol: bytes, version: int, flags: int) -> int:
+        """The address of a C function that logs what a tensor map is encoded from.
+
+        Its result repeats the tensor's address.
+        """
+        assert symbol == b"cuTensorMapEncodeTiled"
+
+        def encode(
+            result: int, dtype: int, rank: int, tensor: int, sizes: Any, strides: Any, box: Any,
+            steps: Any, *choices: int,
+        ) -> int:  # fmt: skip
+            assert result % 64 == 0, "CUDA_ERROR_INVALID_VALUE"
+            given = (sizes[:rank], strides[: rank - 1], box[:rank], steps[:rank], choices)
+            self.log.append((symbol.decode(), (dtype, tensor, *given)))
+            (ctypes.c_uint64 * 16).from_address(result)[:] = [tensor] * 16
+            return 1 if self.fail == symbol.decode() else 0
+
+        self._entry_points.append(parameters.PROTOTYPE(encode))
+        return ctypes.cast(self._entry_points[-1], ctypes.c_void_p).value or 0
+
     def _cuLaunchKernel(self, entry: bytes, *rest: Any) -> None:
         assert entry == b"twice"
         (source, result, count), _ = rest[8]
@@ -96,6 +127,7 @@ def install(patch: pytest.MonkeyPatch, gpu: Device) -> FakeDriver:
 def _forget() -> None:
     driver._context.cache_clear()
     driver._module.cache_clear()
+    parameters.encode.cache_clear()
 
 
 @contextmanager

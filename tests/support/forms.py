@@ -17,16 +17,23 @@ def pins(form: str, depth: int, columns: int, dtype: Dtype) -> dict[str, str]:
     """The pins that ask for a form at a head dim (`depth`) and value dim (`columns`)."""
     if form == MATERIALIZED:
         return {"PLACE": "fold=cut"}
+    exact = {"BASE": "max", "SUM": "block", "EXP": "ex2", "SKEW": "off"}
     if form == CUDA_CORES:
         return {
             "TILE@d": f"a:fma_f32/w4x1/f1x8/k{min(8, depth)}",
             "TILE@n": f"a:fma_f32/w4x1/f1x{columns}/k8",
+            **exact,
         }
     atom = f"a:mma_m16n8k16_{dtype}"
     block = 64 if columns <= 96 else 32  # what fits in 255 registers with operands from memory
     return {
         "TILE@d": f"{atom}/w4x1/f1x{block // 8}/k{min(4, -(-depth // 16))}",
         "TILE@n": f"{atom}/w4x1/f1x{-(-columns // 8)}/k{block // 16}",
+        **exact,
+        "STAGE": "d0",
+        "HANDOFF": "shared",
+        "SLAB": "raw",
+        "HOIST": "none",
     }
 
 

@@ -301,6 +301,33 @@ def ldmatrix(row: Instr) -> WarpReference:
     return reference
 
 
+def stmatrix(row: Instr) -> WarpReference:
+    """What lane 8j + i reads back: row i of matrix j, or what stood there, its thread's number."""
+    matrices = int(row.name.removeprefix("stmatrix_x")[0])
+
+    def reference(warp: list[Words]) -> list[Words]:
+        results: list[Words] = []
+        for lane in range(32):
+            matrix, line = divmod(lane, 8)
+            if matrix >= matrices:
+                results.append({})
+                continue
+            row_ = []
+            for column in range(8):
+                at = (column, line) if "trans" in row.name else (line, column)
+                word = warp[at[0] * 4 + at[1] // 2]["b"][matrix]
+                row_.append(word >> 16 * (at[1] % 2) & 0xFFFF)
+            results.append({"a": row_})
+        return results
+
+    return reference
+
+
+def elect(warp: list[Words]) -> list[Words]:
+    """Of a full mask, lane 0."""
+    return [{"d": [0], "p": [int(lane == 0)]} for lane in range(32)]
+
+
 def prmt(words: Words) -> Words:
     pool = list(words["a"][0].to_bytes(4, "little") + words["b"][0].to_bytes(4, "little"))
     selector = words["c"][0]
@@ -357,7 +384,13 @@ def reference_of(row: Instr) -> tuple[Reference | None, WarpReference | None]:
     kind = row.mnemonic.rsplit(".", 1)[1]
     if row.name in ("mov_special", "mov_symbol") or not row.exact or row.counter == "mufu":
         return None, None
-    warps = {"mma": mma, "shfl": shuffle, "vote": vote, "ldmatrix": ldmatrix}
+    if name == "elect":
+        sinks = "d" not in row.outputs
+        return None, lambda warp: [{"p": each["p"]} if sinks else each for each in elect(warp)]
+    if name == "createpolicy":  # the words that the assembler of CUDA 13 gives these two
+        word = 0x12F0000000000000 if "first" in row.name else 0x14F0000000000000
+        return lambda words: {"d": [word]}, None
+    warps = {"mma": mma, "stmatrix": stmatrix, "shfl": shuffle, "vote": vote, "ldmatrix": ldmatrix}
     if name in warps:
         return None, warps[name](row)
     if name in ("ld", "st"):

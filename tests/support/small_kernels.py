@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from egraph_flash import runtime
 from egraph_flash.plan import Launch, Pointer
 from egraph_flash.simulator import Counters, run
+from egraph_flash.tensor_map import TensorMap
 
 REGISTERS = """\
 .reg .pred %p<16>;
@@ -29,9 +30,14 @@ mov.u32 %r104, smem;
 """
 
 
-def kernel_text(body: str, params: tuple[str, ...] = ("x",), target: str = "sm_120") -> str:
+def kernel_text(
+    body: str,
+    params: tuple[str, ...] = ("x",),
+    target: str = "sm_120",
+    maps: tuple[str, ...] = (),
+) -> str:
     """An entry `k` whose pointer parameters are in %rd0, %rd1, …, each of them advanced by this
-    thread's 4 bytes in %rd50, %rd51, …
+    thread's 4 bytes in %rd50, %rd51, …; the addresses of its tensor maps are in %rd60, %rd61, …
 
     Before the body, %r100 is the thread in its block, %r103 in the grid, %rd103 four times that,
     %r104 the address of dynamic shared memory.
@@ -40,7 +46,12 @@ def kernel_text(body: str, params: tuple[str, ...] = ("x",), target: str = "sm_1
     for place, name in enumerate(params):
         lines.append(f"ld.param.u64 %rd{place}, [p_{name}];")
         lines.append(f"add.u64 %rd{50 + place}, %rd{place}, %rd103;")
-    declared = ",\n".join(f"    .param .u64 p_{name}" for name in params)
+    for place, name in enumerate(maps, 60):
+        lines.append(f"mov.b64 %rd{place}, m_{name};")
+        lines.append(f"cvta.param.u64 %rd{place}, %rd{place};")
+    given = [f"    .param .u64 p_{name}" for name in params]
+    given += [f"    .param .align 64 .b8 m_{name}[128]" for name in maps]
+    declared = ",\n".join(given)
     head = (
         f".version 8.7\n.target {target}\n.address_size 64\n"
         ".extern .shared .align 1024 .b8 smem[];\n"
@@ -54,11 +65,12 @@ def launch_of(
     block: int | tuple[int, int, int] = 32,
     grid: int | tuple[int, int, int] = 1,
     shared_bytes: int = 1024,
+    maps: Sequence[TensorMap] = (),
 ) -> Launch:
-    """The launch of `k` over buffers, whose names are the parameters in order."""
+    """The launch of `k` over buffers, whose names are the parameters in order, and then maps."""
     shape = (block, 1, 1) if isinstance(block, int) else block
     extent = (grid, 1, 1) if isinstance(grid, int) else grid
-    return Launch("k", extent, shape, shared_bytes, tuple(map(Pointer, buffers)))
+    return Launch("k", extent, shape, shared_bytes, (*map(Pointer, buffers), *maps))
 
 
 def run_body(

@@ -1,0 +1,226 @@
+"""What of a stage lies where in shared memory: slots, what is kept, hand-over, barriers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ..axes import Axis
+from ..choices import Choices, Staging
+from ..dtypes import DTYPES
+from ..errors import ScheduleError
+from ..knobs import Tile
+from ..roles import Contraction
+from ..shapes import shape_of
+from ..stages import Stage
+from .affine import linear
+from .atoms import Atom, atom
+from .slabs import CHUNK_BYTES, SlabLayout, slab_layout
+
+BARRIER_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An operand in shared memory: `along` is the axis of its rows, `across` the other one.
+
+    `offset_bytes` counts from the start of its slot, or of shared memory where it has none.
+    """
+
+    load: Any
+    layout: SlabLayout
+    across: Axis
+    along: Axis
+    offset_bytes: int
+
+    @property
+    def name(self) -> str:
+        return str(self.load.args[0].args[0])
+
+    @property
+    def run_bytes(self) -> int:
+        """How many bytes of a row lie together, aligned to their number: 16 at most."""
+        form, size = linear(self.load), DTYPES[self.load.args[0].args[1]].size_bytes
+        cuts = [scale for axis, scale in form.axes if axis is not self.along]
+        cuts += [form.constant, *(scale for _, scale in form.terms)]
+        if self.along.size % (self.layout.row_bytes // size):
+            cuts.append(self.along.size)
+        return math.gcd(CHUNK_BYTES // size, *cuts) * size
+
+
+@dataclass(frozen=True)
+class RingPlan:
+    """The slots of operands that come together. `lead` are those of the block before the first
+    group's, which operands that run ahead need once; they lie outside of the slots."""
+
+    staging: Staging
+    slabs: tuple[Placed, ...]
+    lead: tuple[Placed, ...]
+    offset_bytes: int
+    slot_bytes: int
+    full: int  # where the barriers of full slots begin, and those of empty ones
+    empty: int
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Shared memory of one block of a kernel. `copies` is how many of its rings there are."""
+
+    rings: tuple[RingPlan, ...]
+    kept: tuple[Placed, ...]
+    handoff: SlabLayout | None
+    handoff_offset: int
+    once: int  # where the barrier of what is fetched once lies
+    barriers: int  # where barriers begin
+    size_bytes: int
+    private_bytes: int = 0  # distance of a warp's own rings, where each warp has its own
+
+    def ring_of(self, load: Any) -> RingPlan | None:
+        return next((r for r in self.rings if any(p.load is load for p in r.slabs)), None)
+
+
+@lru_cache(maxsize=4096)
+def arena(stage: Stage, inner: Tile, outer: Tile, choices: Choices) -> Arena:
+    """The arena of a stage with these tiles. Raises ScheduleError for what no slab can hold."""
+    return _Planner(stage, inner, outer, choices).plan()
+
+
+class _Planner:
+    def __init__(self, stage: Stage, inner: Tile, outer: Tile, choices: Choices) -> None:
+        self.stage, self.choices = stage, choices
+        self.inner, self.outer = inner, outer
+        self.kind = atom(inner.atom)
+        self.sums, self.roles = shape_of(stage), stage.roles
+        self.block = inner.column_atoms * inner.column_warps * self.kind.columns
+        self.end = 0
+
+    def take(self, size_bytes: int, align_bytes: int) -> int:
+        start = -(-self.end // align_bytes) * align_bytes
+        self.end = start + size_bytes
+        return start
+
+    def plan(self) -> Arena:
+        streamed, kept = self.operands()
+        kept_slabs = tuple(self.kept(load, found) for load, found in kept.items())
+        fixed = self.end
+        rings = [
+            self.ring(staging, [load for load, s in streamed.items() if s[1] == staging], streamed)
+            for staging in dict.fromkeys(s[1] for s in streamed.values())
+        ]
+        private = 0
+        if self.choices.roles == "each":
+            private = -(-(self.end - fixed) // 1024) * 1024
+            warps = max(self.inner.warps, self.outer.warps)
+            self.end = fixed + private * warps
+        handoff, handoff_offset = None, 0
+        if self.hands_over() and self.choices.handoff != "repack":
+            rows = self.kind.rows * self.inner.row_atoms * self.inner.row_warps
+            handoff = slab_layout(self.choices.slab, rows, self.block * 2)
+            handoff_offset = self.take(handoff.size_bytes, handoff.align_bytes)
+        barriers = self.take(0, BARRIER_BYTES)
+        once = self.take(BARRIER_BYTES, BARRIER_BYTES) if self.boxed(rings, kept_slabs) else 0
+        rings = [self.with_barriers(ring) for ring in rings]
+        return Arena(
+            tuple(rings), kept_slabs, handoff, handoff_offset, once, barriers, self.end, private
+        )
+
+    def boxed(self, rings: list[RingPlan], kept: tuple[Placed, ...]) -> bool:
+        """Whether something is fetched once by tensor copies."""
+        by_tma = [ring for ring in rings if ring.staging.transport == "tma"]
+        return bool(by_tma) and bool(kept or any(ring.lead for ring in by_tma))
+
+    def with_barriers(self, ring: RingPlan) -> RingPlan:
+        if ring.staging.transport != "tma":
+            return ring
+        copies = max(self.inner.warps, self.outer.warps) if self.choices.roles == "each" else 1
+        size = ring.staging.depth * BARRIER_BYTES * copies
+        full, empty = self.take(size, BARRIER_BYTES), self.take(size, BARRIER_BYTES)
+        return RingPlan(
+            ring.staging, ring.slabs, ring.lead, ring.offset_bytes, ring.slot_bytes, full, empty
+        )
+
+    # ---- operands --------------------------------------------------------------------------------
+
+    def operands(self) -> tuple[dict[Any, tuple[Contraction, Staging]], dict[Any, Contraction]]:
+        """The operands that are staged slot by slot, and those that are kept."""
+        streamed: dict[Any, tuple[Contraction, Staging]] = {}
+        kept: dict[Any, Contraction] = {}
+        for found in self.sums.contractions:
+            for side in (found.left, found.right):
+                if side.head != "Load":
+                    continue
+                staging = self.choices.staging(str(side.args[0].args[0]))
+                if self.roles.fold in side.axes:
+                    if staging.depth:
+                        streamed[side] = (found, staging)
+                elif self.choices.hoist == "shared":
+                    kept[side] = found
+        return streamed, kept
+
+    def hands_over(self) -> bool:
+        return bool(self.sums.inner and self.sums.outer) and self.kind.on_tensor_cores
+
+    def kept(self, load: Any, found: Contraction) -> Placed:
+        placed = self.placed(load, found, self.block)
+        start = self.take(placed.layout.size_bytes, placed.layout.align_bytes)
+        return Placed(load, placed.layout, placed.across, placed.along, start)
+
+    def ring(
+        self,
+        staging: Staging,
+        loads: list[Any],
+        streamed: Mapping[Any, tuple[Contraction, Staging]],
+    ) -> RingPlan:
+        inside = [found for _, found in self.sums.inner]
+        lead = []
+        if self.choices.skew != "off":
+            for load in loads:
+                if streamed[load][0] in inside:
+                    one = self.placed(load, streamed[load][0], self.block)
+                    start = self.take(one.layout.size_bytes, one.layout.align_bytes)
+                    lead.append(Placed(load, one.layout, one.across, one.along, start))
+        slabs, end, align = [], 0, 128
+        for load in loads:
+            one = self.placed(load, streamed[load][0], self.block * staging.steps)
+            start = -(-end // one.layout.align_bytes) * one.layout.align_bytes
+            slabs.append(Placed(load, one.layout, one.across, one.along, start))
+            end, align = start + one.layout.size_bytes, max(align, one.layout.align_bytes)
+        slot_bytes = -(-end // align) * align
+        offset = self.take(slot_bytes * staging.depth, align)
+        return RingPlan(staging, tuple(slabs), tuple(lead), offset, slot_bytes, 0, 0)
+
+    def placed(self, load: Any, found: Contraction, block: int) -> Placed:
+        """The slab of an operand: rows along its contiguous axis, over its two axes' extents."""
+        extents = self.extents(found, block)
+        axes = [axis for axis in load.axes if axis in extents]
+        form = linear(load)
+        along = [axis for axis in axes if form.coefficient(axis) == 1]
+        if len(axes) != 2 or len(along) != 1:
+            raise ScheduleError(
+                f"STAGE@{load.args[0].args[0]}: got a load whose rows are not contiguous along an "
+                f"axis of the contraction over {found.depth}; the nearest legal value is d0"
+            )
+        across = next(axis for axis in axes if axis is not along[0])
+        size = DTYPES[load.args[0].args[1]].size_bytes
+        layout = slab_layout(self.choices.slab, extents[across], extents[along[0]] * size)
+        return Placed(load, layout, across, along[0], 0)
+
+    def extents(self, found: Contraction, block: int) -> dict[Axis, int]:
+        """How far a block of the kernel reaches along each axis of a contraction's operands."""
+        kind, roles = self.kind, self.roles
+        columns = kind.columns * self.outer.column_atoms * self.outer.column_warps
+        reach: dict[Any, int] = {
+            roles.row: kind.rows * self.inner.row_atoms * self.inner.row_warps,
+            roles.column: columns,
+        }
+        if found.depth is not roles.fold:
+            reach[found.depth] = _rounded(found.depth.size, kind)
+        reach[roles.fold] = block
+        return {axis: extent for axis, extent in reach.items() if axis is not None}
+
+
+def _rounded(size: int, kind: Atom) -> int:
+    return -(-size // kind.depth) * kind.depth

@@ -1,0 +1,105 @@
+"""How a tensor copy names an operand's tile: its tensor map, and the coordinates of its boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ..axes import Axis, size_of
+from ..dtypes import DTYPES
+from ..errors import ScheduleError
+from ..tensor_map import MOST_BOX, TensorMap
+from .affine import affine
+from .arena import Placed
+
+
+@dataclass(frozen=True)
+class Box:
+    """One copy of a tile: `row` and `byte` are where it starts in the slab's tile."""
+
+    offset_bytes: int
+    row: int
+    element: int
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """The map of an operand and the boxes that fill its slab, in order.
+
+    `dims` gives the index of each dimension of the map, innermost first.
+    """
+
+    map: TensorMap
+    dims: tuple[Any, ...]
+    boxes: tuple[Box, ...]
+
+
+@lru_cache(maxsize=1024)
+def boxes_of(placed: Placed) -> Boxes:
+    """The boxes of an operand; axes that are not its tile's are the block's own.
+
+    Raises ScheduleError for an index that no map describes.
+    """
+    inside = {placed.across, placed.along}
+    load, layout = placed.load, placed.layout
+    name, dtype_name, extents = load.args[0].args
+    dtype = DTYPES[dtype_name]
+    size = dtype.size_bytes
+    sizes = tuple(size_of(extent) for extent in reversed(extents))
+    dims = tuple(reversed(load.args[1]))
+    for index in dims:
+        _check(name, index, inside)
+    strides, stride = [], size
+    for extent in sizes[:-1]:
+        stride *= extent
+        strides.append(stride)
+    row_dim = next(i for i, index in enumerate(dims) if placed.across in _axes(index))
+    if placed.along not in _axes(dims[0]):
+        raise _refused(name, f"its last index is {dims[0]}, wants one along {placed.along}")
+    rows = _divisor(layout.rows, MOST_BOX)
+    width = layout.span_bytes // size
+    if layout.pitch_bytes != layout.span_bytes:
+        raise _refused(name, "rows with padding between them; SLAB=xor or raw would do")
+    if width > MOST_BOX:
+        raise _refused(name, f"rows of {width} elements, wants at most {MOST_BOX} without xor")
+    box = [1] * len(dims)
+    box[0], box[row_dim] = width, rows
+    try:
+        found = TensorMap(name, dtype, sizes, tuple(strides), tuple(box), layout.swizzle)
+    except ScheduleError as error:
+        raise _refused(name, str(error)) from error
+    return Boxes(found, dims, tuple(_boxes(placed, rows, width)))
+
+
+def _boxes(placed: Placed, rows: int, width: int) -> Iterator[Box]:
+    layout = placed.layout
+    for across in range(layout.boxes):
+        for row in range(0, layout.rows, rows):
+            start = placed.offset_bytes + across * layout.box_bytes + row * layout.pitch_bytes
+            yield Box(start, row, across * width)
+
+
+def _check(name: str, index: Any, inside: set[Axis]) -> None:
+    """An index moves with at most one axis of the tile, one to one."""
+    form = affine(index)
+    scaled = [axis for axis, scale in form.axes if axis in inside and scale != 1]
+    moving = [axis for axis, _ in form.axes if axis in inside]
+    hidden = [term for term, _ in form.terms if inside & set(term.axes)]
+    if scaled or hidden or len(moving) > 1:
+        raise _refused(name, f"the index {index} is no axis of the tile plus a constant")
+
+
+def _axes(index: Any) -> tuple[Axis, ...]:
+    return tuple(axis for axis, _ in affine(index).axes)
+
+
+def _divisor(number: int, most: int) -> int:
+    return next(d for d in range(min(number, most), 0, -1) if number % d == 0)
+
+
+def _refused(name: str, why: str) -> ScheduleError:
+    return ScheduleError(
+        f"no tensor map describes {name}: {why}; the nearest legal transport is cp"
+    )

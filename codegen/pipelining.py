@@ -1,0 +1,203 @@
+"""In which order the blocks of a fold are worked on: groups of blocks, slots, and the skew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..axes import Axis
+from ..choices import Choices, Staging
+from ..errors import ScheduleError
+from ..terms import rewrite, variable
+from .tile import (
+    Acquire,
+    Ahead,
+    Block,
+    Contract,
+    InnerFold,
+    LaneFold,
+    Loop,
+    Map,
+    Op,
+    Pipe,
+    Rebase,
+    Release,
+    RowFold,
+    Slab,
+    read_by,
+)
+
+Pairs = tuple[tuple[Any, Any], ...]
+
+
+def pipelined(
+    axis: Axis,
+    block: int,
+    ops: Sequence[Op],
+    carried: Pairs,
+    state: Sequence[Any],
+    choices: Choices,
+) -> Loop:
+    """The loop that runs `ops` for each block of the axis.
+
+    `carried` pairs each tile of the state with the one that replaces it; `state` are all tiles
+    that one block hands to the next. Raises ScheduleError where a skew has nothing to move.
+    """
+    order = _Order(axis, block, choices, streamed(ops, axis, choices))
+    if choices.skew == "off" or not axis.size:
+        return order.plain(tuple(ops), carried)
+    early, late = split(ops, state)
+    return order.skewed(early, late, carried)
+
+
+def streamed(ops: Sequence[Op], axis: Axis, choices: Choices) -> dict[Any, Staging]:
+    """The operands of contractions that are staged: plain loads that vary along the axis."""
+    return {
+        side: choices.staging(str(side.args[0].args[0]))
+        for op in ops
+        if isinstance(op, Contract)
+        for side in (op.contraction.left, op.contraction.right)
+        if side.head == "Load" and axis in side.axes
+        if choices.staging(str(side.args[0].args[0])).depth
+    }
+
+
+def split(ops: Sequence[Op], state: Sequence[Any]) -> tuple[list[Op], list[Op]]:
+    """The operations that do not depend on the state, and the others."""
+    tainted = set(state)
+    early: list[Op] = []
+    late: list[Op] = []
+    for op in ops:
+        if isinstance(op, Rebase):
+            late.append(op)
+            tainted |= {op.base, *(tile for tile, _, _ in op.moved)}
+        elif read_by(op) & tainted:
+            late.append(op)
+            tainted |= {op.into} if hasattr(op, "into") else set()
+        elif isinstance(op, Contract | InnerFold | Map | RowFold | LaneFold):
+            early.append(op)
+    if not any(isinstance(op, Contract | InnerFold) for op in early):
+        raise ScheduleError(
+            "SKEW=on: every part of the body that costs something depends on the carried state; "
+            "the nearest legal value is off"
+        )
+    return early, late
+
+
+class _Order:
+    def __init__(
+        self, axis: Axis, block: int, choices: Choices, staged: dict[Any, Staging]
+    ) -> None:
+        self.axis, self.block, self.staged, self.skew = axis, block, staged, choices.skew
+        self.full, rest = divmod(axis.size, block)
+        self.count = self.full + bool(rest)
+        steps = {staging.steps for staging in staged.values()}
+        if len(steps) > 1:
+            raise ScheduleError(
+                f"STAGE: got slots of {' and '.join(map(str, sorted(steps)))} blocks for operands "
+                "of one loop; wants the same for all of them"
+            )
+        self.stride = steps.pop() if steps else 1
+
+    def plain(self, ops: tuple[Op, ...], carried: Pairs) -> Loop:
+        """Each block from beginning to end."""
+        pipes = self.pipes(dict.fromkeys(self.staged, 0))
+        block = Block(0, 0, ops, carried)
+        return self.loop(pipes, (), block, self.full)
+
+    def skewed(self, early: list[Op], late: list[Op], carried: Pairs) -> Loop:
+        """What is early, one block ahead: its results are carried to the next round."""
+        leads = {load: int(_reads(early, load)) for load in self.staged}
+        both = [load for load, lead in leads.items() if lead and _reads(late, load)]
+        if both:
+            raise ScheduleError(f"SKEW=on: the staged operand {both[0]} is read early and late")
+        made = [op.into for op in early if hasattr(op, "into")]
+        kept = [tile for tile in made if any(tile in read_by(op) for op in late)]
+        renamed = {tile: variable("Expr", f"{tile.args[0]}_next") for tile in made}
+        ahead = Ahead(tuple(_renamed(op, renamed) for op in early))
+        place = max((i + 1 for i, op in enumerate(late) if isinstance(op, Rebase)), default=0)
+        place = len(late) if self.skew == "last" else place
+        pairs = (*carried, *((tile, renamed[tile]) for tile in kept))
+        block = Block(0, 0, (*late[:place], ahead, *late[place:]), pairs)
+        pipes = self.pipes(leads)
+        step = None if any(leads.values()) else 0
+        first = Block(0, step, tuple(early), masked=self.full == 0)
+        last = replace(block, ops=tuple(late), carried=carried)
+        loop = self.loop(pipes, (first,), block, max(self.full - 1, 0), last)
+        return loop
+
+    def pipes(self, leads: dict[Any, int]) -> tuple[Pipe, ...]:
+        """Operands of equal staging come together."""
+        groups = -(-self.count // self.stride)
+        return tuple(
+            Pipe(
+                tuple(
+                    Slab(load, leads[load]) for load, mine in self.staged.items() if mine == each
+                ),
+                each,
+                groups,
+            )
+            for each in dict.fromkeys(self.staged.values())
+        )
+
+    def loop(
+        self,
+        pipes: tuple[Pipe, ...],
+        before: tuple[Op, ...],
+        block: Block,
+        regular: int,
+        last: Block | None = None,
+    ) -> Loop:
+        """`regular` blocks alike, as many as fill whole groups of them in a loop, then the rest.
+
+        `last` is what the last block of all is, where it differs.
+        """
+        rounds = regular // self.stride
+        rounds = rounds if rounds > 1 else 0  # a loop of one round is none
+        body = (
+            *(Acquire(pipe, None) for pipe in pipes),
+            *(replace(block, at=step, step=step) for step in range(self.stride)),
+            *(Release(pipe, None) for pipe in pipes),
+        )
+        after = tuple(self.remaining(pipes, rounds, block, last))
+        return Loop(
+            self.axis, self.block, self.stride, rounds, pipes, before, body if rounds else (), after
+        )
+
+    def remaining(
+        self, pipes: tuple[Pipe, ...], rounds: int, block: Block, last: Block | None
+    ) -> Iterator[Op]:
+        for group in range(rounds, -(-self.count // self.stride)):
+            yield from (Acquire(pipe, group) for pipe in pipes)
+            first = group * self.stride
+            for at in range(first, min(first + self.stride, self.count)):
+                kind = last if last is not None and at == self.count - 1 else block
+                yield replace(
+                    kind,
+                    at=at,
+                    step=at - first,
+                    masked=at >= self.full,
+                    masked_ahead=at + 1 >= self.full,
+                )
+            yield from (Release(pipe, group) for pipe in pipes)
+
+
+def _reads(ops: Sequence[Op], load: Any) -> bool:
+    return any(
+        load in (op.contraction.left, op.contraction.right)
+        for op in ops
+        if isinstance(op, Contract)
+    )
+
+
+def _renamed(op: Any, names: dict[Any, Any]) -> Any:
+    """The operation with its tiles under other names."""
+    changed: dict[str, Any] = {"into": names[op.into]}
+    for name in ("tile", "part", "start", "handoff"):
+        if getattr(op, name, None) is not None:
+            changed[name] = names.get(getattr(op, name), getattr(op, name))
+    for name in ("expr", "red"):
+        if getattr(op, name, None) is not None:
+            changed[name] = rewrite(getattr(op, name), names)
+    return replace(op, **changed)

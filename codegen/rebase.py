@@ -1,0 +1,68 @@
+"""How a base moves only where it must: a vote of the warp, and a path that is seldom taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..absence import absence_of
+from ..monoids import MONOIDS
+from ..terms import make
+from .context import Context
+from .expression import compute, real
+from .folds import FULL_WARP, fold_across
+from .frames import Frame
+from .pointwise import REAL
+from .tile import Rebase
+from .values import Value
+
+
+def keep_limits(ctx: Context, op: Rebase) -> None:
+    """Registers for the value past which a part moves the base: kept, since bases seldom move."""
+    if not op.slack or op.base in ctx.kept:
+        return
+    base = ctx.bound[op.base]
+    words = tuple(ctx.builder.many("f32", len(base.words)))
+    ctx.kept[op.base] = {"limit": Value("rows", "f32", words, ctx.builder.depth)}
+    _set_limits(ctx, op, base)
+
+
+def _set_limits(ctx: Context, op: Rebase, base: Value) -> None:
+    for word, at in zip(ctx.kept[op.base]["limit"].words, base.words, strict=True):
+        ctx.builder.move(word, ctx.builder.op("add_rn_f32", at, op.slack))
+
+
+def rebase(ctx: Context, op: Rebase, frame_of: Callable[[str], Frame]) -> None:
+    """Move the base, and what is kept relative to it, where some part exceeds its limit."""
+    b = ctx.builder
+    base, part = ctx.bound[op.base], ctx.bound[op.part]
+    limit = ctx.kept[op.base]["limit"] if op.slack else base
+    exceeds: Any = None
+    for row, word in enumerate(part.words):
+        above = b.op("setp_gt_f32", word, limit.words[row])
+        exceeds = above if exceeds is None else b.op("or_pred", exceeds, above)
+    moves = b.op("vote_sync_any_pred", exceeds, FULL_WARP)
+    ctx.absent[op.new] = absence_of(make("Max2", op.base, op.part), ctx.absent)
+    ctx.upper |= {op.base, op.new}
+    depth, slots = b.depth, dict(ctx.slots)
+    with b.when(moves, uniform=True):
+        whole = fold_across(ctx, op.monoid, part, frame_of("inner"))
+        emit = REAL[MONOIDS[op.monoid].operator]
+        words = tuple(emit(b, x, y) for x, y in zip(base.words, whole.words, strict=True))
+        new = Value("rows", "f32", words, b.depth)
+        ctx.bind(op.new, new)
+        for tile, shape, expr in op.moved:
+            frame = frame_of(shape)
+            held = ctx.bound[tile]
+            value = real(ctx, compute(ctx, expr, frame), frame)
+            columns = len(frame.column.offsets) if held.kind == "tile" else 1
+            for place, word in enumerate(held.words):
+                b.move(word, value.at(*divmod(place, columns), columns))
+        for old, word in zip(base.words, new.words, strict=True):
+            b.move(old, word)
+        if op.slack:
+            _set_limits(ctx, op, base)
+    ctx.unbind(op.new)
+    ctx.leave(depth)
+    ctx.slots = slots
+    ctx.forget({op.base, *(tile for tile, _, _ in op.moved)})

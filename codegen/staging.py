@@ -1,0 +1,157 @@
+"""How operands come to shared memory: what is fetched once, and slot after slot of each ring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..axes import Axis
+from ..dtypes import DTYPES
+from ..roles import Roles
+from ..terms import make, rewrite
+from .arena import Arena, Placed
+from .boxes import Box, Boxes, boxes_of
+from .context import Context
+from .copies import Copier, Slot
+from .expression import compute
+from .frames import Frame, Side
+from .ptx import Address, Register
+
+Moving = Register | int
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where along the fold a tile begins: `moving + ahead`, in elements."""
+
+    moving: Moving
+    ahead: int = 0
+
+
+@dataclass
+class Staging:
+    """The copies of one kernel: its arena, and how its blocks and threads are laid out.
+
+    `threads` copy by loads and cp.async; one thread at a time issues tensor copies.
+    """
+
+    ctx: Context
+    arena: Arena
+    roles: Roles
+    frame: Frame
+    warps: int
+    role: str
+    bounded: bool  # whether some block reaches past the end of the fold
+    policy: Register | None = None
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps
+
+    # ---- one tile --------------------------------------------------------------------------------
+
+    def copy(self, placed: Placed, at: Position, slot: Slot, transport: str) -> None:
+        """This thread's share of a tile, by loads or cp.async."""
+        across, along = (self.side(axis, at) for axis in (placed.across, placed.along))
+        size = DTYPES[placed.load.args[0].args[1]].size_bytes
+        if placed.along.size % (placed.layout.row_bytes // size):
+            along = replace(along, bound=placed.along.size)
+        Copier(self.ctx, self.threads, self.ctx.thread, transport, self.policy).copy(
+            placed, across, along, slot
+        )
+
+    def send(self, placed: Placed, at: Position, slot: Slot, barrier: Address) -> None:
+        """The whole tile, by tensor copies of one thread; their bytes count at the barrier."""
+        boxes = boxes_of(placed)
+        for box in boxes.boxes:
+            self._send_box(placed, boxes, box, at, slot, barrier)
+
+    def _send_box(
+        self, placed: Placed, boxes: Boxes, box: Box, at: Position, slot: Slot, barrier: Address
+    ) -> None:
+        b = self.ctx.builder
+        firsts = {
+            axis: self._first(axis, at, first)
+            for axis, first in ((placed.across, box.row), (placed.along, box.element))
+        }
+        coordinates = [self._coordinate(index, firsts) for index in boxes.dims]
+        base = self.ctx.shared
+        if slot.register is not None:
+            base = b.op("add_s32", base, slot.register)
+        operands: dict[str, Any] = {
+            "a": Address(base, slot.offset_bytes + box.offset_bytes),
+            "map": self.ctx.map_address(boxes.map),
+            "at": coordinates,
+            "bar": barrier,
+        }
+        row = f"cp_async_bulk_tensor_{len(coordinates)}d"
+        if self.policy is not None:
+            row += "_hint"
+            operands["policy"] = self.policy
+        b.put(row, **operands)
+
+    def _first(self, axis: Axis, at: Position, first: int) -> Any:
+        b = self.ctx.builder
+        if axis is self.roles.fold:
+            if isinstance(at.moving, Register):
+                fixed = at.ahead + first
+                return b.op("add_s32", at.moving, fixed) if fixed else at.moving
+            return at.moving + at.ahead + first
+        origin = self.side(axis, at).origin
+        if origin is None:
+            return first
+        return b.op("add_s32", origin, first) if first else origin
+
+    def _coordinate(self, index: Any, firsts: dict[Axis, Any]) -> Register:
+        """An index of the map at the box's first element, in a register."""
+        b = self.ctx.builder
+        mine = [axis for axis in firsts if axis in index.axes]
+        rest = rewrite(index, {make("Idx", axis): make("Num", 0.0) for axis in mine})
+        word = compute(self.ctx, rest, self.frame).words[0]
+        total = firsts[mine[0]] if mine else 0
+        if not isinstance(word, Register):
+            word, total = total, int(word)
+        if not isinstance(word, Register):
+            register = b.new("b32")
+            b.put("mov_s32", d=register, a=word + total)
+            return register
+        return b.op("add_s32", word, total) if total != 0 else word
+
+    # ---- sides -----------------------------------------------------------------------------------
+
+    def side(self, axis: Axis, at: Position) -> Side:
+        """A side of a tile before threads are dealt out: origin, moving part and bound."""
+        row, column, fold = self.roles.row, self.roles.column, self.roles.fold
+        if axis is fold:
+            assert fold is not None
+            step = 8
+            bound = fold.size if self.bounded else None
+            return Side(
+                fold, (0,), (), moving=at.moving, moving_step=step, ahead=at.ahead, bound=bound
+            )
+        for mine, own in ((self.frame.row, row), (self.frame.column, column)):
+            if axis is own:
+                return mine
+        bound = axis.size if axis.size % 16 else None
+        return Side(axis, (0,), (), bound=bound)
+
+    def elected(self) -> Register:
+        """Whether this is the first thread of the block."""
+        b = self.ctx.builder
+        return self.ctx.once("first thread", lambda: b.op("setp_eq_s32", self.ctx.thread, 0))
+
+
+def bytes_of(slabs: Sequence[Placed]) -> int:
+    return sum(placed.layout.size_bytes for placed in slabs)
+
+
+@contextmanager
+def only(ctx: Context, predicate: Register, *, uniform: bool = False) -> Iterator[None]:
+    """Code of the threads whose predicate holds; what it computed is forgotten after it."""
+    depth, slots = ctx.builder.depth, dict(ctx.slots)
+    with ctx.builder.when(predicate, uniform=uniform):
+        yield
+    ctx.leave(depth)
+    ctx.slots = slots

@@ -1,0 +1,305 @@
+"""How the loop over a fold is emitted: blocks in their order, between slots that fill and empty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Protocol
+
+from .builder import Builder
+from .context import Context
+from .copies import Slot
+from .frames import Frame
+from .layout import Layout
+from .ptx import Address, Label, Register
+from .rebase import keep_limits
+from .residency import PRODUCER_REGISTERS, Residency
+from .rings import BoxRing, CopyRing, Extent, Ring, hold_once, wait_for
+from .staging import Moving, Position, Staging, bytes_of, only
+from .tile import Acquire, Ahead, Block, Loop, Rebase, Release, TileProgram, walk
+from .tiles import TILE_DONE
+
+
+class Kernel(Protocol):
+    """What the loop needs of the kernel that it stands in."""
+
+    ctx: Context
+    program: TileProgram
+    layout: Layout
+    outer: Frame
+    inner: Frame
+    residency: Residency
+    at_end: Callable[[], None]
+
+    def emit(self, op: Any) -> None: ...
+
+
+class Stream:
+    """One loop being emitted."""
+
+    def __init__(self, kernel: Kernel, loop: Loop) -> None:
+        self.kernel, self.loop = kernel, loop
+        self.ctx, self.choices = kernel.ctx, kernel.program.choices
+        self.b: Builder = self.ctx.builder
+        arena = self.ctx.arena
+        assert arena is not None
+        self.arena = arena
+        self.staging = Staging(
+            ctx=self.ctx,
+            arena=arena,
+            roles=kernel.program.roles,
+            frame=kernel.outer,
+            warps=kernel.layout.warps,
+            role=self.choices.roles,
+            bounded=self.reaches_past_the_end(),
+            policy=self.policy(),
+        )
+        extent = Extent(loop.block, loop.block * loop.stride)
+        self.rings: list[Ring] = []
+        for pipe in loop.pipes:
+            plan = arena.ring_of(pipe.slabs[0].load)
+            assert plan is not None
+            assert [p.load for p in plan.slabs] == [s.load for s in pipe.slabs], "one plan a pipe"
+            make = BoxRing if pipe.staging.transport == "tma" else CopyRing
+            self.rings.append(make(self.staging, plan, pipe, extent))
+        self.of = dict(zip(loop.pipes, self.rings, strict=True))
+        self.group: int | None = 0
+        self.counter: Moving = 0
+
+    def policy(self) -> Register | None:
+        if self.choices.cache == "none":
+            return None
+        row = f"createpolicy_evict_{self.choices.cache}"
+        return self.ctx.once("policy", lambda: self.b.op(row))
+
+    def reaches_past_the_end(self) -> bool:
+        size, stride = self.loop.axis.size, self.loop.block * self.loop.stride
+        return bool(size % stride) or self.choices.skew != "off"
+
+    # ---- the loop --------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        for op in walk((self.loop,)):
+            if isinstance(op, Rebase):
+                keep_limits(self.ctx, op)
+        self.start()
+        self.counter = 0
+        for op in self.loop.before:
+            self.block(op)
+        if self.loop.rounds:
+            self.rounds()
+        for op in self.loop.after:
+            self.step(op)
+        self.kernel.at_end = self.unmake
+        for op in walk((*self.loop.body, *self.loop.after)):
+            if isinstance(op, Block):
+                for old, new in op.carried:
+                    self.ctx.absent[old] = self.ctx.absent.get(new, self.ctx.absent[old])
+
+    def rounds(self) -> None:
+        loop, stride = self.loop, self.loop.block * self.loop.stride
+        counter = self.b.new("b32")
+        self.ctx.moving[counter] = self.b.depth + 1
+        for ring in self.rings:
+            ring.enter(counter, loop.rounds)
+        with self.b.loop(counter, 0, loop.rounds * stride, stride):
+            self.deepen(self.b.depth)
+            self.counter = counter
+            self.ctx.met = self.ctx.warp_met = False  # as at the end of the round before
+            for op in loop.body:
+                self.step(op)
+            for ring in self.rings:
+                ring.advance()
+        self.ctx.leave(self.b.depth)
+        self.deepen(self.b.depth)
+        for ring in self.rings:
+            ring.leave()
+        self.counter = 0
+
+    def deepen(self, depth: int) -> None:
+        """Inside a loop, what it changes are values of that depth."""
+        changed = set(self.ctx.state)
+        for op in walk((self.loop,)):
+            if isinstance(op, Block):
+                changed |= {old for old, _ in op.carried}
+        for tile in changed:
+            if tile in self.ctx.bound:
+                self.ctx.bound[tile] = replace(self.ctx.bound[tile], depth=depth)
+        self.ctx.forget(changed)
+
+    def step(self, op: Any) -> None:
+        if isinstance(op, Acquire):
+            self.group = op.group
+            with self.b.of(str(op)):
+                self.of[op.pipe].acquire(op.group)
+        elif isinstance(op, Release):
+            with self.b.of(str(op)):
+                self.of[op.pipe].release(op.group)
+        else:
+            self.block(op)
+
+    def block(self, op: Block) -> None:
+        """One block of the fold; the counter is a register inside the loop, 0 outside of it."""
+        if op.step is not None:
+            for ring in self.rings:
+                ring.hold(self.group, op.step)
+        at = op.at * self.loop.block
+        with self.frame(at, op.masked):
+            for each in op.ops:
+                if not isinstance(each, Ahead):
+                    self.kernel.emit(each)
+                    continue
+                with self.frame(at + self.loop.block, op.masked_ahead):
+                    for early in each.ops:
+                        self.kernel.emit(early)
+        with self.b.of("the new state"):
+            for old, new in op.carried:
+                into, value = self.ctx.bound[old], self.ctx.bound[new]
+                for register, word in zip(into.words, value.words, strict=True):
+                    self.b.move(register, word)
+                self.ctx.absent[old] = self.ctx.absent[new]
+        self.ctx.forget({tile for pair in op.carried for tile in pair})
+
+    @contextmanager
+    def frame(self, at: int, masked: bool) -> Iterator[None]:
+        """The frame of the block that begins at an element after the counter."""
+        held = self.kernel.inner
+        bound = self.loop.axis.size if masked else None
+        if isinstance(self.counter, Register):
+            side = self.kernel.layout.fold_side(self.counter, self.loop.block, bound, at)
+        else:
+            side = self.kernel.layout.fold_side(self.counter + at, self.loop.block, bound)
+        self.kernel.inner = Frame(self.kernel.outer.row, side)
+        yield
+        self.kernel.inner = held
+
+    # ---- before the loop -------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Barriers are made, what is needed once is fetched, and the first slots are filled."""
+        boxed = [ring for ring in self.rings if isinstance(ring, BoxRing)]
+        once = self.once()
+        by_box = bool(boxed) and bool(once)
+        with self.b.of("barriers of the slots"):
+            if boxed:
+                self.initialise(boxed, by_box)
+        if self.choices.roles == "producer":
+            self.split_producer(boxed, once)
+        else:
+            self.fetch_once(once, by_box)
+            self.prime(boxed)
+        for ring in self.rings:
+            if isinstance(ring, CopyRing):
+                with self.b.of(f"first slots of {ring.pipe}"):
+                    ring.prime()
+        if once:
+            self.await_once(by_box)
+            for placed in once:
+                hold_once(self.ctx, placed, Slot())
+
+    def once(self) -> list[Any]:
+        """What is fetched once: operands that stay, and the first block of those that run ahead."""
+        lead = [placed for ring in self.rings for placed in ring.plan.lead]
+        return [*self.arena.kept, *lead]
+
+    def initialise(self, boxed: list[BoxRing], by_box: bool) -> None:
+        each = self.choices.roles == "each"
+        first = boxed[0].first() if each else self.staging.elected()
+        with only(self.ctx, first):
+            for ring in boxed:
+                ring.initialise()
+            if by_box and not each:
+                self.b.put("mbarrier_init", a=self.once_barrier(), n=1)
+            self.b.put("fence_mbarrier_init")
+        if by_box and each:
+            with only(self.ctx, self.staging.elected()):
+                self.b.put("mbarrier_init", a=self.once_barrier(), n=1)
+                self.b.put("fence_mbarrier_init")
+        self.b.put("bar_sync", a=0)
+
+    def unmake(self) -> None:
+        """Barriers end with the tile, once all are done with them: the next one makes them anew."""
+        boxed = [ring for ring in self.rings if isinstance(ring, BoxRing)]
+        if not boxed:
+            return
+        each = self.choices.roles == "each"
+        with self.b.of("the slots' barriers are no more"):
+            with only(self.ctx, boxed[0].first() if each else self.staging.elected()):
+                for address in (a for ring in boxed for a in ring.addresses()):
+                    self.b.put("mbarrier_inval", a=address)
+                if self.once() and not each:
+                    self.b.put("mbarrier_inval", a=self.once_barrier())
+            if self.once() and each:
+                with only(self.ctx, self.staging.elected()):
+                    self.b.put("mbarrier_inval", a=self.once_barrier())
+
+    def once_barrier(self) -> Address:
+        return Address(self.ctx.shared, self.arena.once)
+
+    def fetch_once(self, once: list[Any], by_box: bool) -> None:
+        """Start to fetch it: by one thread, or by all ahead of their first group of copies."""
+        with self.b.of("what is fetched once"):
+            if by_box:
+                with only(self.ctx, self.staging.elected()):
+                    self.send_once(once)
+                return
+            for placed in once:
+                self.staging.copy(placed, Position(0), Slot(), self.once_transport())
+
+    def once_transport(self) -> str:
+        copying = [ring for ring in self.rings if isinstance(ring, CopyRing)]
+        return copying[0].transport if copying else "cp"
+
+    def send_once(self, once: list[Any]) -> None:
+        barrier = self.once_barrier()
+        self.b.put("mbarrier_arrive_expect_tx", a=barrier, n=bytes_of(once))
+        for placed in once:
+            self.staging.send(placed, Position(0), Slot(), barrier)
+
+    def prime(self, boxed: list[BoxRing]) -> None:
+        for ring in boxed:
+            if ring.depth == 1:
+                continue
+            with self.b.of(f"first slots of {ring.pipe}"), only(self.ctx, ring.first()):
+                ring.prime()
+
+    def await_once(self, by_box: bool) -> None:
+        """Wait for what is fetched once, where no slot's own wait will do."""
+        with self.b.of("what is fetched once"):
+            if by_box:
+                wait_for(self.ctx, self.once_barrier(), 0)
+                return
+            copying = [ring for ring in self.rings if isinstance(ring, CopyRing)]
+            lead = any(ring.plan.lead for ring in self.rings)
+            if copying and not lead:
+                return  # it belongs to the first group of copies
+            if self.once_transport() == "cp":
+                commits = sum(ring.depth - 1 for ring in copying)
+                if not commits:
+                    self.b.put("cp_async_commit_group")
+                self.b.put("cp_async_wait_group", n=max(commits - 1, 0))
+            self.ctx.barrier()
+
+    def split_producer(self, boxed: list[BoxRing], once: list[Any]) -> None:
+        """Threads past those that compute fill the slots, and do nothing else."""
+        b, consumers = self.b, self.staging.threads
+        mine = self.ctx.once("producer", lambda: b.op("setp_ge_s32", self.ctx.thread, consumers))
+        first = self.ctx.once(
+            "first producer", lambda: b.op("setp_eq_s32", self.ctx.thread, consumers)
+        )
+        counts = self.kernel.residency.reassigned(consumers)
+        with only(self.ctx, mine):
+            if counts is not None:
+                b.put("setmaxnreg_dec", n=PRODUCER_REGISTERS)
+            with only(self.ctx, first):
+                if once:
+                    self.send_once(once)
+                for ring in boxed:
+                    ring.produce()
+            if self.choices.grid == "persistent":
+                b.put("bra", target=Label(TILE_DONE))
+            else:
+                b.put("ret")
+        if counts is not None:
+            b.put("setmaxnreg_inc", n=counts)

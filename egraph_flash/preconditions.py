@@ -1,0 +1,229 @@
+"""Whether a realization is legal: the precondition of each knob, shared memory and registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from .candidates import Candidate, demand
+from .carriers import bases_of, is_twisted, monoid_of, representation_of
+from .choices import Choices
+from .codegen.arena import Arena, arena
+from .codegen.atoms import atom
+from .codegen.boxes import boxes_of
+from .codegen.residency import PRODUCER_THREADS
+from .codegen.resources import SLACK_REGISTERS, registers
+from .errors import ScheduleError
+from .machines import Machine
+from .shapes import multiple_of, shape_of
+from .stages import Stage
+from .terms import Chan, subterms
+
+LEAST_COPY_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The knob whose precondition fails, why, and how many others held before it."""
+
+    knob: str
+    why: str
+    held: int = 0
+
+
+def why_not(
+    stage: Stage, candidate: Candidate, choices: Choices, machine: Machine
+) -> Refusal | None:
+    """The knob whose precondition fails and the reason with the nearest legal value, or None."""
+    for held, (knob, check) in enumerate(_CHECKS):
+        reason = check(stage, candidate, choices)
+        if reason is not None:
+            return Refusal(knob, reason, held)
+    refusal = _resources(stage, candidate, choices, machine)
+    return replace(refusal, held=len(_CHECKS) + 1) if refusal is not None else None
+
+
+def _resources(
+    stage: Stage, candidate: Candidate, choices: Choices, machine: Machine
+) -> Refusal | None:
+    """Shared memory, copies and registers."""
+    try:
+        made = arena(stage, candidate.inner, candidate.outer, choices)
+    except ScheduleError as error:
+        return Refusal("STAGE", str(error))
+    if made.size_bytes > machine.shared_bytes_per_cta:
+        return Refusal(
+            "STAGE",
+            f"it needs {made.size_bytes} shared bytes, more than the "
+            f"{machine.shared_bytes_per_cta} that a block of {machine.target} may have"
+            f"{_fewer(made, choices, machine)}",
+        )
+    return _copies(made, choices) or _registers(stage, candidate, choices, machine)
+
+
+def _copies(made: Arena, choices: Choices) -> Refusal | None:
+    """Whether every operand can be copied as its transport copies."""
+    by_tma = any(ring.staging.transport == "tma" for ring in made.rings)
+    once = "tma" if by_tma else "cp"
+    pairs = [(p, ring.staging.transport) for ring in made.rings for p in (*ring.slabs, *ring.lead)]
+    for placed, transport in [*pairs, *((placed, once) for placed in made.kept)]:
+        knob = f"STAGE@{placed.name}" if (placed, transport) in pairs else "HOIST"
+        if transport == "cp" and placed.run_bytes < LEAST_COPY_BYTES:
+            return Refusal(
+                knob,
+                f"cp.async takes 4, 8 or 16 aligned bytes, rows of {placed.name} have runs of "
+                f"{placed.run_bytes}; the nearest legal transport is sync",
+            )
+        if transport == "tma":
+            try:
+                boxes_of(placed)
+            except ScheduleError as error:
+                return Refusal(knob, str(error))
+    return None
+
+
+def _registers(
+    stage: Stage, candidate: Candidate, choices: Choices, machine: Machine
+) -> Refusal | None:
+    need = registers(demand(stage, candidate, choices))
+    warps = max(candidate.inner.warps, candidate.outer.warps)
+    if choices.roles == "producer" and not machine.reassigns:
+        warps += PRODUCER_THREADS // 32
+    if need > machine.registers_per_thread + SLACK_REGISTERS:
+        return Refusal(
+            "TILE",
+            f"it needs about {need} registers a thread, "
+            f"more than the {machine.registers_per_thread} of {machine.target}",
+        )
+    each = min(need, machine.registers_per_thread, choices.regs.most)
+    if each * warps * 32 > machine.registers:
+        return Refusal(
+            "TILE",
+            f"its {warps} warps need about {each * warps * 32} registers, "
+            f"more than the {machine.registers} of an SM of {machine.target}",
+        )
+    return None
+
+
+def _fewer(made: Arena, choices: Choices, machine: Machine) -> str:
+    """The nearest legal depth of the deepest ring."""
+    over = made.size_bytes - machine.shared_bytes_per_cta
+    for ring in sorted(made.rings, key=lambda r: -r.staging.depth):
+        depth = ring.staging.depth - -(-over // max(ring.slot_bytes, 1))
+        if depth >= 1:
+            return f"; the nearest legal depth is d{depth}"
+    return ""
+
+
+def _stage(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    staged = [each for _, each in choices.stage if each.depth]
+    if not staged:
+        return None
+    if not atom(candidate.inner.atom).on_tensor_cores:
+        return f"the atom {candidate.inner.atom} takes no operands from shared memory; d0 is legal"
+    if len({each.steps for each in staged}) > 1:
+        return "slots of different numbers of blocks in one loop; the same for all is legal"
+    return None
+
+
+def _slab(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    if choices.slab == "pad16" and any(s.transport == "tma" for _, s in choices.stage):
+        return "tensor copies fill rows end to end; the nearest legal value is xor"
+    return None
+
+
+def _handoff(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    kind = atom(candidate.inner.atom)
+    if choices.handoff == "repack" and kind.on_tensor_cores and kind.a.lane != kind.c.lane:
+        return f"lanes of {kind.name} hold other places of an operand; shared is legal"
+    if choices.handoff == "shared/warp" and candidate.outer.column_warps > 1:
+        return "column warps share rows of the slab; the nearest legal value is shared"
+    return None
+
+
+def _hoist(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    fold = stage.roles.fold
+    still = [
+        side
+        for found in shape_of(stage).contractions
+        for side in (found.left, found.right)
+        if side.head == "Load" and fold not in side.axes
+    ]
+    if choices.hoist != "none" and not still:
+        return "every operand varies along the fold; the nearest legal value is none"
+    if choices.hoist == "shared" and not atom(candidate.inner.atom).on_tensor_cores:
+        return f"the atom {candidate.inner.atom} takes no operands from shared memory"
+    return None
+
+
+def _sum(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    rows = [c for c in shape_of(stage).plain if monoid_of(c) == "Sum"]
+    if choices.sum != "block" and not rows:
+        return "the stage has no sum with one value a row; the nearest legal value is block"
+    return None
+
+
+def _base(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    if choices.base == "max":
+        return None
+    twisted = [c for c in stage.channels if is_twisted(c)]
+    free = [c for c in twisted if representation_of(c).slack is not None]
+    if not free:
+        return "no channel is kept relative to a base that is free; the nearest legal value is max"
+    if choices.base == "lazy":
+        read = _bases_read(stage, frozenset(base for c in free for base in bases_of(c)))
+        if read:
+            return f"{read} reads the base itself; the nearest legal value is vote"
+    return None
+
+
+@lru_cache(maxsize=256)
+def _bases_read(stage: Stage, bases: frozenset[Chan]) -> str | None:
+    """A target whose value depends on which base is kept."""
+    for target in stage.targets:
+        for node in subterms(target.expr):
+            if node.head == "Get" and node.args[0] is stage.state and node.args[1] in bases:
+                return target.name
+    return None
+
+
+def _start(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    bases = {base for c in stage.channels for base in bases_of(c)}
+    none = all(multiple_of(stage, base) is None for base in bases)
+    if choices.start == "base" and none:
+        return (
+            "no base is a fold of positive multiples of one contraction; "
+            "the nearest legal value is zero"
+        )
+    return None
+
+
+def _skew(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    sums = shape_of(stage)
+    if choices.skew != "off" and not (sums.inner or sums.serial):
+        return "every part of the body depends on the carried state; the nearest legal value is off"
+    return None
+
+
+def _roles(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    transports = {s.transport for _, s in choices.stage if s.depth}
+    if choices.roles == "all":
+        return (
+            "tensor copies are issued by one thread; one is legal" if "tma" in transports else None
+        )
+    if transports != {"tma"} or len({s for _, s in choices.stage if s.depth}) > 1:
+        return "it takes one ring filled by tma; the nearest legal value is all"
+    return None
+
+
+_CHECKS = (
+    ("STAGE", _stage),
+    ("SLAB", _slab),
+    ("HANDOFF", _handoff),
+    ("HOIST", _hoist),
+    ("SUM", _sum),
+    ("BASE", _base),
+    ("START", _start),
+    ("SKEW", _skew),
+    ("ROLES", _roles),
+)

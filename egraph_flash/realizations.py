@@ -1,0 +1,184 @@
+"""Which realizations a stage may have: the usual styles, under the pins, made to fit the stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from .axes import size_of
+from .candidates import Candidate
+from .carriers import is_twisted, monoid_of, representation_of
+from .choices import PLAIN, Choices, Drain, Exponential, Staging
+from .codegen.atoms import atom
+from .shapes import shape_of
+from .stages import Stage
+from .terms import subterms, variable
+
+PROBE = variable("Expr", "probe")
+
+STAGE_KNOBS = (
+    *("SLAB", "HANDOFF", "HOIST", "DRAIN", "EXP", "SUM", "BASE", "START", "SKEW", "ROLES"),
+    *("GRID", "CACHE", "TURNS", "REGS"),
+)
+
+# what is tried where nothing is pinned: how operands move, crossed with the form of the algebra
+_MOVES = (
+    {"STAGE": Staging(), "SLAB": "raw", "ROLES": "all", "SKEW": "off", "DRAIN": Drain(2)},
+    {"STAGE": Staging(2, 1, "cp", True), "SLAB": "xor", "ROLES": "all", "SKEW": "off"},
+    {"STAGE": Staging(2, 1, "tma", True), "SLAB": "xor", "ROLES": "rotate", "SKEW": "off"},
+    {"STAGE": Staging(4, 2, "tma", True), "SLAB": "xor", "ROLES": "rotate", "SKEW": "on"},
+)
+_ALGEBRAS = (
+    {"BASE": "max", "SUM": "block", "EXP": Exponential("ex2")},
+    {"BASE": "lazy", "SUM": "lane", "EXP": Exponential("fold")},
+)
+_ALWAYS = {"HANDOFF": "repack", "DRAIN": Drain(4)}
+_KEEPING = ({"HOIST": "registers"}, {"HOIST": "shared"})
+
+
+@lru_cache(maxsize=256)
+def operands(stage: Stage) -> tuple[str, ...]:
+    """The arrays that may be staged: plain loads that a contraction reads along the fold."""
+    return tuple(
+        dict.fromkeys(
+            str(side.args[0].args[0])
+            for found in shape_of(stage).contractions
+            for side in (found.left, found.right)
+            if side.head == "Load" and stage.roles.fold in side.axes and _has_elements(side)
+        )
+    )
+
+
+def _has_elements(load: Any) -> bool:
+    return all(size_of(extent) > 0 for extent in load.args[0].args[2])
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What of a stage decides which knobs matter, whatever its geometry."""
+
+    streamed: bool  # it folds something
+    hands_over: bool  # a contraction of the body is an operand of one over the fold
+    still: bool  # some operand does not vary along the fold
+    exponentials: bool
+    row_sums: bool
+    free_bases: bool
+    early: bool  # part of the body does not depend on the state
+    inner: bool
+    contracts: bool
+
+
+@lru_cache(maxsize=256)
+def facts(stage: Stage) -> Facts:
+    sums, fold = shape_of(stage), stage.roles.fold
+    sides = [s for found in sums.contractions for s in (found.left, found.right)]
+    return Facts(
+        streamed=fold is not None,
+        hands_over=bool(sums.inner and sums.outer),
+        still=any(
+            side.head == "Load" and fold not in side.axes and _has_elements(side) for side in sides
+        ),
+        exponentials=any(node.head == "Exp" for node in _nodes(stage)),
+        row_sums=any(monoid_of(c) == "Sum" for c in sums.plain),
+        free_bases=any(
+            is_twisted(c) and representation_of(c).slack is not None for c in stage.channels
+        ),
+        early=bool(sums.inner or sums.serial),
+        inner=bool(sums.inner),
+        contracts=bool(sums.contractions),
+    )
+
+
+def relevant(stage: Stage, candidate: Candidate, choices: Choices) -> set[str]:
+    """The knobs that change what is emitted, given the others; `STAGE@name` for each operand."""
+    known = facts(stage)
+    found = {"GRID", "REGS"}
+    if not known.streamed:
+        return found
+    on_tensor_cores = atom(candidate.inner.atom).on_tensor_cores
+    staged = any(each.depth for _, each in choices.stage)
+    hands_over = known.hands_over and on_tensor_cores
+    keeps = known.still and on_tensor_cores
+    in_slabs = staged or (keeps and choices.hoist == "shared")
+    if on_tensor_cores:
+        found |= {f"STAGE@{name}" for name in operands(stage)}
+    matters = {
+        "HOIST": keeps,
+        "HANDOFF": hands_over,
+        "SLAB": in_slabs or (hands_over and choices.handoff != "repack"),
+        "DRAIN": in_slabs,
+        "ROLES": staged,
+        "CACHE": staged,
+        "EXP": known.exponentials,
+        "SUM": known.row_sums,
+        "BASE": known.free_bases,
+        "START": known.free_bases and known.inner and choices.base != "max",
+        "SKEW": known.early,
+        "TURNS": known.contracts and on_tensor_cores and candidate.inner.row_warps > 1,
+    }
+    return found | {name for name, does in matters.items() if does}
+
+
+def _nodes(stage: Stage) -> list[Any]:
+    """All terms that the stage computes; a twisted channel computes an exp of its own."""
+    terms = [node for target in stage.targets for node in subterms(target.expr)]
+    for channel in stage.channels:
+        terms += subterms(channel)
+        if is_twisted(channel):
+            action = representation_of(channel)
+            probe = [PROBE] * len(action.monoids)
+            terms += subterms(action.transport(PROBE, tuple(probe), tuple(probe)))
+    return terms
+
+
+def fitted(stage: Stage, candidate: Candidate, wanted: Mapping[str, Any]) -> Choices:
+    """The realization with these values, those that do not matter being plain."""
+    common = wanted.get("STAGE", Staging())
+    stage_of = tuple((name, wanted.get(f"STAGE@{name}", common)) for name in operands(stage))
+    fields = {name.lower(): wanted[name] for name in STAGE_KNOBS if name in wanted}
+    choices = Choices(stage=stage_of, **fields)
+    while True:
+        matters = relevant(stage, candidate, choices)
+        plain = {
+            name.lower(): getattr(PLAIN, name.lower())
+            for name in STAGE_KNOBS
+            if name not in matters
+        }
+        streams = tuple(
+            (name, value if f"STAGE@{name}" in matters else Staging())
+            for name, value in choices.stage
+        )
+        smaller = replace(choices, stage=streams, **plain)
+        if smaller == choices:
+            return choices
+        choices = smaller
+
+
+def honours(choices: Choices, pins: Mapping[str, Any]) -> bool:
+    """Whether a realization has the pinned values."""
+    return all(value_of(choices, name) in (value, None) for name, value in pins.items())
+
+
+def value_of(choices: Choices, name: str) -> Any:
+    """A knob's value; None for an operand that the stage does not stage, STAGE of all of them."""
+    if name == "STAGE":
+        values = {value for _, value in choices.stage}
+        return values.pop() if len(values) == 1 else None
+    if name.startswith("STAGE@"):
+        return dict(choices.stage).get(name.removeprefix("STAGE@"))
+    return getattr(choices, name.lower())
+
+
+def realizations(stage: Stage, candidate: Candidate, pins: Mapping[str, Any]) -> list[Choices]:
+    """The usual styles with the pinned values, each once; those that cannot have them left out."""
+    found: dict[Choices, None] = {}
+    for move in _MOVES:
+        for keep in _KEEPING:
+            for algebra in _ALGEBRAS:
+                wanted = {**_ALWAYS, **move, **keep, **algebra, **pins}
+                choices = fitted(stage, candidate, wanted)
+                if honours(choices, pins):
+                    found[choices] = None
+    return list(found)

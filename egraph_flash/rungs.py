@@ -1,0 +1,186 @@
+"""Which rungs the ladder has: what each pins beyond the one below it, and what it cost elsewhere.
+
+One row is one rung; a further one is a further row. `python -m egraph_flash.cli ladder` climbs
+them; docs/ladder.md says what came of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .errors import InputError
+from .loading import parse_pins
+
+SEED_TARGET = "sm_120"  # the RTX 5090 that `seed_us` was measured on
+SEED_SHAPE = (1, 8, 4096, 64)  # batch, heads, rows, depth, of f16, without a mask
+SEED_FA2_US = 206.0  # FlashAttention-2 there
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One schedule, as pins on top of those of the rung below.
+
+    `adds` spells pins as `KNOB=value;KNOB=value`, in which `{mma}` is the atom of the inputs'
+    dtype, `{depth}` the head dim, `{columns}` its column atoms, `{slab}` the atoms along the depth
+    that are loaded at a time, and `{block}` and `{steps}` the column atoms and the depth steps of
+    a fold block. Rungs that name the same `brackets` differ in movement alone: equal bits.
+    An `aside` is priced against the last rung above it in the table, and nothing stands on it.
+    `seed_us` is what the seed article measured (SEED_TARGET, SEED_SHAPE).
+    """
+
+    name: str
+    adds: str
+    changed: str
+    brackets: str
+    seed_us: float | None = None
+    aside: bool = False
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", self.name):
+            raise InputError(f"rung: got the name {self.name!r}, wants words joined by '-'")
+
+
+_MMA = "TILE@d=a:{mma}/w%s/f%sx{block}/k{slab};TILE@n=a:{mma}/w%s/f%sx{columns}/k{steps}"
+_HALF = "TILE@d=a:{mma}/w%s/f%sx{half}/k{slab};TILE@n=a:{mma}/w%s/f%sx{columns}/k{halfsteps}"
+
+
+def _mma(warps: str, row_atoms: int, tiles: str = _MMA) -> str:
+    return tiles % (warps, row_atoms, warps, row_atoms)
+
+
+RUNGS: tuple[Rung, ...] = (
+    Rung(
+        name="scalar",
+        adds="PLACE=fold=fuse;TILE@d=a:fma_f32/w4x1/f1x8/k8;TILE@n=a:fma_f32/w4x1/f1x{depth}/k8;"
+        "EXP=ex2;SUM=block;BASE=max;SKEW=off;GRID=tiles;REGS=r255/b1",
+        changed="fused, on CUDA cores, one row a lane",
+        brackets="scalar",
+        seed_us=24943,
+    ),
+    Rung(
+        name="mma-global",
+        adds=f"{_mma('4x1', 1)};STAGE=d0;HANDOFF=shared;SLAB=raw;HOIST=none;TURNS=off",
+        changed="tensor cores, operands from global memory",
+        brackets="mma",
+        seed_us=612,
+    ),
+    Rung(
+        name="staged",
+        adds="STAGE=d1/cp;DRAIN=x2;ROLES=all;CACHE=none",
+        changed="streamed operands through shared memory by cp.async",
+        brackets="mma",
+        seed_us=511,
+    ),
+    Rung("xor", "SLAB=xor", "chunks permuted by the row", "mma", aside=True),
+    Rung("padded", "SLAB=pad16", "16 bytes between rows of slabs", "mma", 315),
+    Rung("warp-barrier", "HANDOFF=shared/warp", "barriers of the warp", "mma", 315, aside=True),
+    Rung("repacked", "HANDOFF=repack", "weights handed over in registers", "mma", 271),
+    Rung("hoisted", "HOIST=registers", "the other operand kept in registers", "mma", 233),
+    Rung("kept-shared", "HOIST=shared", "kept in shared memory instead", "mma", aside=True),
+    Rung("ring", "STAGE=d2/cp/ring", "copies one block ahead", "mma", 222),
+    Rung("paired", "DRAIN=x4", "two ldmatrix.x2 are one .x4", "mma", 219),
+    Rung("two-tiles", _mma("4x1", 2), "two row tiles a warp", "mma", 212),
+    Rung("tma", "STAGE=d2/tma/ring;SLAB=xor;ROLES=one", "tensor copies", "mma", 206),
+    Rung("depth-3", "STAGE=d3/tma/ring", "three slots", "mma", aside=True),
+    Rung("depth-4", "STAGE=d4/tma/ring", "four slots", "mma", aside=True),
+    Rung("producer", "ROLES=producer", "a warp group that only copies", "mma", 213, aside=True),
+    Rung("private", "ROLES=each", "a ring for each warp", "mma", 291, aside=True),
+    Rung("rotating", "ROLES=rotate", "warps take turns to copy", "mma", aside=True),
+    Rung("ping-pong", "DRAIN=x4/p2", "fragments one step ahead", "mma", 207, aside=True),
+    Rung("vote", "BASE=vote", "no rescale where no maximum moved", "mma", aside=True),
+    Rung("eight-warps", _mma("8x1", 2), "256 rows a block", "mma", aside=True),
+    Rung("two-warps", _mma("2x1", 2), "64 rows a block", "mma", aside=True),
+    Rung("evict-last", "CACHE=last", "streamed operands evicted last", "mma", aside=True),
+    Rung(
+        name="skew-alone",
+        adds=f"{_mma('8x1', 2, _HALF)};STAGE=d2x4/tma/ring;SKEW=last;ROLES=rotate",
+        changed="scores one block ahead, exact maximum",
+        brackets="skewed-exact",
+        aside=True,
+    ),
+    Rung("exp-accurate", "EXP=accurate", "exp to an ulp or two", "accurate", aside=True),
+    Rung("exp-polynomial", "EXP=poly2", "a quarter of exps on FMA", "poly", aside=True),
+    Rung("folded", "EXP=fold;SUM=lane", "cheaper exp, sums in lanes", "folded"),
+    Rung("lazy", "BASE=lazy;START=zero", "the base moves only past its slack", "lazy"),
+    Rung(
+        name="skewed",
+        adds=f"{_mma('8x1', 2, _HALF)};STAGE=d2x4/tma/ring;SKEW=on;ROLES=rotate",
+        changed="scores of a block beside the rest of the one before",
+        brackets="skewed",
+    ),
+    Rung("skewed-last", "SKEW=last", "scores after the rest, in the text", "skewed", aside=True),
+    Rung("skewed-shared", "HOIST=shared", "rows kept in shared memory", "skewed", aside=True),
+    Rung("skewed-one", "ROLES=one", "one thread copies", "skewed", aside=True),
+    Rung(
+        name="skewed-producer",
+        adds=f"{_mma('4x1', 2, _HALF)};ROLES=producer",
+        changed="128 rows, and a warp group that copies",
+        brackets="skewed",
+        aside=True,
+    ),
+    Rung("skewed-d4", "STAGE=d4x2/tma/ring", "four slots of 64 keys", "skewed", aside=True),
+    Rung("skewed-turns", "TURNS=on", "halves of the warps take turns", "skewed", aside=True),
+    Rung("skewed-persistent", "GRID=persistent", "resident blocks", "skewed", aside=True),
+    Rung("skewed-capped", "REGS=r224/b1", "at most 224 registers", "skewed", aside=True),
+    Rung("skewed-ones", "SUM=ones", "sums by a column of ones", "ones", aside=True),
+    Rung("skewed-start", "START=base", "scores start at minus the base", "start", aside=True),
+    Rung("skewed-poly", "EXP=poly1", "an eighth of exps on FMA", "skewed-poly", aside=True),
+)
+
+
+def pins_by_rung(depth: int, dtype: str) -> dict[str, dict[str, str]]:
+    """All pins of each rung by its name, for inputs of a head dim and dtype (`f16`, `bf16`)."""
+    block = 8 if depth <= 96 else 4  # column atoms that leave registers for accumulators this wide
+    fields = {
+        "mma": f"mma_m16n8k16_{dtype}",
+        "depth": depth,
+        "columns": -(-depth // 8),
+        "slab": min(4, -(-depth // 16)),
+        "block": block,
+        "steps": block // 2,
+        "half": 4,
+        "halfsteps": 2,
+    }
+    below: dict[str, str] = {}
+    found = {}
+    for rung in RUNGS:
+        own = parse_pins([pin for pin in rung.adds.format(**fields).split(";") if pin])
+        found[rung.name] = below | own
+        if not rung.aside:
+            below = found[rung.name]
+    return found
+
+
+def choose(names: str | None) -> tuple[Rung, ...]:
+    """The rungs of `NAME,NAME`, in the ladder's order; all of them where nothing is asked for."""
+    if names is None:
+        return RUNGS
+    asked = [name.strip() for name in names.split(",") if name.strip()]
+    known = [rung.name for rung in RUNGS]
+    unknown = [name for name in asked if name not in known]
+    if unknown or not asked:
+        got = ", ".join(unknown) or repr(names)
+        raise InputError(f"rungs: got {got}, wants some of {', '.join(known)}")
+    return tuple(rung for rung in RUNGS if rung.name in asked)
+
+
+def below(rungs: Sequence[Rung]) -> dict[str, str | None]:
+    """Which of these rungs each is priced against, by name; None for the first."""
+    found: dict[str, str | None] = {}
+    last: str | None = None
+    for rung in rungs:
+        found[rung.name] = last
+        if not rung.aside:
+            last = rung.name
+    return found
+
+
+def _refuse_duplicates() -> None:
+    names = [rung.name for rung in RUNGS]
+    twice = {name for name in names if names.count(name) > 1}
+    assert not twice, f"rungs: {twice} stand twice"
+
+
+_refuse_duplicates()

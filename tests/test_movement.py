@@ -1,0 +1,218 @@
+"""Knobs that only move data: they move no bit, and each of their synchronisations is needed."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from egraph_flash import Axis, Tensor, f16, optimize
+from egraph_flash.dtypes import Array
+from egraph_flash.errors import ScheduleError, SimulationError
+from egraph_flash.evaluation import evaluate
+from egraph_flash.kernel import Kernel
+from egraph_flash.knobs import KNOBS
+from egraph_flash.rungs import RUNGS, Rung, pins_by_rung
+from egraph_flash.simulator import run
+from tests.support.deletions import without_each
+from tests.support.forms import attention, decoded, inputs
+from tests.support.fresh import fresh_rng
+
+MMA = "a:mma_m16n8k16_f16"
+STAGES = ["d0", "d1/sync", "d1/cp", "d2/cp/ring", "d3/cp/ring", "d2x2/cp/ring"]
+STAGES += ["d1/tma", "d2/tma/ring", "d3/tma/ring", "d2x2/tma/ring", "d3x2/sync/ring"]
+MOVES = {
+    "STAGE": STAGES,
+    "SLAB": ["raw", "pad16", "xor"],
+    "HANDOFF": ["shared", "shared/warp", "repack"],
+    "HOIST": ["none", "shared", "registers"],
+    "DRAIN": ["x2", "x4", "x4/p2"],
+    "SKEW": ["off", "on", "last"],
+    "ROLES": ["all", "one", "rotate", "producer", "each"],
+    "GRID": ["tiles", "persistent"],
+    "CACHE": ["none", "last", "first"],
+    "TURNS": ["off", "on"],
+    "BASE": ["max", "vote"],
+}
+
+
+def tiles(warps: int, row_atoms: int, block: int, depth: int) -> dict[str, str]:
+    """A geometry with `block` column atoms a fold block."""
+    return {
+        "TILE@d": f"{MMA}/w{warps}x1/f{row_atoms}x{block}/k{min(4, -(-depth // 16))}",
+        "TILE@n": f"{MMA}/w{warps}x1/f{row_atoms}x{-(-depth // 8)}/k{block // 2}",
+    }
+
+
+def compiled(expr: Any, pins: dict[str, str], target: str = "sm_90") -> Kernel | None:
+    """The kernel, or None where these values do not go together."""
+    try:
+        return optimize(expr, target, pins)
+    except ScheduleError:
+        return None
+
+
+def same_bits(one: Any, other: Any) -> bool:
+    return bool(one.tobytes() == other.tobytes())
+
+
+# ---- no bit moves --------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_random_movement_moves_no_bit(data: st.DataObject) -> None:
+    """Any legal values of movement knobs, over lengths that reuse each slot and leave a rest."""
+    block = data.draw(st.sampled_from([2, 4, 8]), "column atoms")
+    depth = data.draw(st.sampled_from([16, 24, 32, 64, 72]), "head dim")
+    length = data.draw(st.integers(8 * block * 7 + 1, 8 * block * 9), "keys")
+    rows = data.draw(st.integers(1, 150), "rows")
+    causal = data.draw(st.booleans(), "causal")
+    expr = attention(1, 2, rows, length, depth, causal=causal)
+    exact = {"EXP": "ex2", "SUM": "block"}
+    plain = compiled(
+        expr, {**tiles(1, 1, block, depth), **exact, "STAGE": "d0", "SKEW": "off", "BASE": "max"}
+    )
+    assert plain is not None
+    moves = {name: data.draw(st.sampled_from(values), name) for name, values in MOVES.items()}
+    geometry = tiles(
+        data.draw(st.sampled_from([1, 2, 4, 8]), "warps"),
+        data.draw(st.sampled_from([1, 2]), "row atoms"),
+        block,
+        depth,
+    )
+    moved = legal(expr, {**geometry, **exact}, moves)
+    arrays = inputs(plain, fresh_rng())
+    expected = plain.run(backend="sim", **arrays)
+    assert np.isfinite(np.asarray(expected, np.float64)).all()
+    assert same_bits(moved.run(backend="sim", **arrays), expected), moved.schedule
+
+
+def legal(expr: Any, pins: dict[str, str], moves: dict[str, str]) -> Kernel:
+    """The kernel with as many of the moves as go together, taken in order."""
+    kept: dict[str, str] = {}
+    found = None
+    for name, value in moves.items():
+        wider = compiled(expr, {**pins, **kept, name: value})
+        if wider is not None:
+            kept[name], found = value, wider
+    assume(found is not None)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("stage", ["d2/cp/ring", "d2/tma/ring", "d3/tma/ring"])
+def test_matmul_takes_the_same_moves(stage: str) -> None:
+    """Both operands stream; the bits are those of operands from global memory."""
+    m, n, k = Axis.many(m=70, n=72, k=328)
+    a, b = Tensor("a", (m, k), f16), Tensor("b", (n, k), f16)
+    expr = (a * b).sum(k)
+    pins = {"TILE@k": f"{MMA}/w2x1/f1x9/k2"}
+    plain = optimize(expr, "sm_90", {**pins, "STAGE": "d0"})
+    moved = compiled(expr, {**pins, "STAGE": stage})
+    assert moved is not None
+    assert moved.schedule["STAGE@a"] == moved.schedule["STAGE@b"] != "d0"
+    arrays = inputs(plain, fresh_rng())
+    expected = plain.run(backend="sim", **arrays)
+    assert same_bits(moved.run(backend="sim", **arrays), expected)
+    reference = evaluate(expr, decoded(plain, arrays))
+    assert np.abs(np.asarray(expected, np.float64) - reference).max() < 0.1
+
+
+def test_every_move_changes_the_text() -> None:
+    """A knob that is accepted and ignored would be a lie."""
+    expr = attention(1, 2, 100, 700, 64)
+    base = {**tiles(4, 1, 8, 64), "EXP": "fold", "SUM": "lane", "BASE": "max", "SKEW": "off"}
+    base |= {"STAGE": "d2/tma/ring", "SLAB": "xor", "HANDOFF": "repack", "HOIST": "registers"}
+    base |= {"DRAIN": "x4", "ROLES": "one", "GRID": "tiles", "CACHE": "none", "TURNS": "off"}
+    others = {**MOVES, "EXP": ["ex2", "fold", "accurate", "poly1", "poly3"]}
+    others |= {"SUM": ["block", "lane", "ones"], "BASE": ["max", "vote", "lazy"]}
+    others |= {"REGS": ["r255/b1", "r200/b2"]}
+    seen = dict.fromkeys([optimize(expr, "sm_90", base).ptx])
+    count = 1
+    for name, values in others.items():
+        for value in values:
+            if value == base.get(name, "r255/b1"):
+                continue
+            kernel = compiled(expr, {**base, name: value})
+            if kernel is not None:
+                seen[kernel.ptx] = None
+                count += 1
+    assert len(seen) == count > 20
+    assert set(others) | {"PLACE", "TILE", "START"} == set(KNOBS)
+
+
+# ---- every synchronisation is needed -------------------------------------------------------------
+
+SYNCHRONISED = [
+    rung for rung in RUNGS if rung.brackets in ("mma", "skewed") and rung.name != "mma-global"
+]
+FEW_BLOCKS = 2  # of a persistent grid, so that each takes several tiles in turn
+
+
+@pytest.mark.parametrize("rung", SYNCHRONISED, ids=lambda rung: rung.name)
+def test_each_synchronisation_is_needed(rung: Rung) -> None:
+    """Whatever is left out, the simulator objects; every slot is used three times and a rest."""
+    pins = pins_by_rung(32, "f16")[rung.name]
+    block = 32 if rung.brackets == "skewed" else 64
+    persistent = pins.get("GRID") == "persistent"
+    heads, rounds = (5, 9) if persistent else (1, 17)
+    expr = attention(1, heads, 70, block * rounds + 20, 32)
+    kernel = optimize(expr, "sm_90", pins)
+    arrays = inputs(kernel, fresh_rng())
+    simulate(kernel, kernel.ptx, arrays, seed=0)
+    kept = [gone for gone, text in without_each(kernel.ptx) if not objects(kernel, text, arrays)]
+    assert not kept, f"nobody missed {kept}"
+
+
+def objects(kernel: Kernel, ptx: str, arrays: dict[str, Array]) -> bool:
+    """Whether the simulator objects, in one of a few orders of warps and copies."""
+    for seed in range(3):
+        try:
+            simulate(kernel, ptx, arrays, seed)
+        except SimulationError:
+            return True
+    return False
+
+
+def simulate(kernel: Kernel, ptx: str, arrays: dict[str, Array], seed: int) -> None:
+    buffers = dict(arrays)
+    for spec in kernel.outputs:
+        buffers[spec.name] = np.zeros(spec.shape, spec.dtype.storage)
+    outputs = [spec.name for spec in kernel.outputs]
+    launches = [
+        replace(each, grid=(min(each.grid[0], FEW_BLOCKS), 1, 1))
+        if kernel.schedule["GRID"] == "persistent"
+        else each
+        for each in kernel.plan.launches
+    ]
+    run(
+        ptx,
+        launches,
+        buffers,
+        target=kernel.target,
+        seed=seed,
+        uninitialised=outputs,
+        complete=outputs,
+    )
+
+
+@pytest.mark.parametrize("rung", SYNCHRONISED, ids=lambda rung: rung.name)
+def test_late_copies_and_lagging_warps_change_nothing(rung: Rung) -> None:
+    pins = pins_by_rung(32, "f16")[rung.name]
+    expr = attention(1, 2, 70, 32 * 17 + 20, 32)
+    kernel = optimize(expr, "sm_90", pins)
+    arrays = inputs(kernel, fresh_rng())
+    found = []
+    for seed in range(4):
+        buffers = dict(arrays)
+        for spec in kernel.outputs:
+            buffers[spec.name] = np.zeros(spec.shape, spec.dtype.storage)
+        run(kernel.ptx, kernel.plan.launches, buffers, target=kernel.target, seed=seed)
+        found.append(buffers["out"])
+    assert all(same_bits(one, other) for one, other in itertools.pairwise(found))
