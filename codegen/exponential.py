@@ -66,12 +66,8 @@ def _folded(ctx: Context, left: Any, right: Any, frame: Frame) -> Value | None:
     if columns or not rows or not ctx.uses(left, frame)[1] or right not in ctx.upper:
         return None
     x, scale = _scaled(left)
-    name = ("negated", *ctx.name_of(right, frame))
-    if name not in ctx.memo:
-        base = real(ctx, compute(ctx, right, frame), frame)
-        ctx.memo[name] = emit_each(ctx, _negated, (base,), frame, "f32")
     value = real(ctx, compute(ctx, x, frame), frame)
-    folded = (value, ctx.memo[name])
+    folded = (value, _subtracted(ctx, right, frame))
     depth = max(each_.depth for each_ in folded)
     share = ctx.choices.exp.share
     turn = iter(range(1 << 30))
@@ -87,7 +83,19 @@ def _folded(ctx: Context, left: Any, right: Any, frame: Frame) -> Value | None:
         return each(folded, frame, emit, "f32", depth)
 
 
-def _negated(b: Builder, base: Any) -> Any:
+def _subtracted(ctx: Context, base: Any, frame: Frame) -> Value:
+    """-base * log2 e: kept where the base seldom moves, else computed once a block."""
+    if "negated" in ctx.kept.get(base, {}):
+        return ctx.kept[base]["negated"]
+    name = ("negated", *ctx.name_of(base, frame))
+    if name not in ctx.memo:
+        value = real(ctx, compute(ctx, base, frame), frame)
+        ctx.memo[name] = emit_each(ctx, negated, (value,), frame, "f32")
+    return ctx.memo[name]
+
+
+def negated(b: Builder, base: Any) -> Any:
+    """-base * log2 e, of minus infinity 0."""
     return b.op("mul_rn_f32", zero_for_minus_infinity(b, base), -LOG2_E)
 
 

@@ -9,6 +9,7 @@ from ..absence import absence_of
 from ..monoids import MONOIDS
 from ..terms import make
 from .context import Context
+from .exponential import negated
 from .expression import compute, real
 from .folds import FULL_WARP, fold_across
 from .frames import Frame
@@ -17,19 +18,28 @@ from .tile import Rebase
 from .values import Value
 
 
-def keep_limits(ctx: Context, op: Rebase) -> None:
-    """Registers for the value past which a part moves the base: kept, since bases seldom move."""
-    if not op.slack or op.base in ctx.kept:
+def keep(ctx: Context, op: Rebase) -> None:
+    """Registers for what follows from a base alone, since bases seldom move: the value past which
+    a part moves it, and what exponentials subtract."""
+    if op.base in ctx.kept:
         return
     base = ctx.bound[op.base]
-    words = tuple(ctx.builder.many("f32", len(base.words)))
-    ctx.kept[op.base] = {"limit": Value("rows", "f32", words, ctx.builder.depth)}
-    _set_limits(ctx, op, base)
+    names = ["limit"] if op.slack else []
+    names += ["negated"] if ctx.choices.exp.form in ("fold", "poly") else []
+    ctx.kept[op.base] = {
+        name: Value("rows", "f32", tuple(ctx.builder.many("f32", len(base.words))), 0)
+        for name in names
+    }
+    _follow(ctx, op, base)
 
 
-def _set_limits(ctx: Context, op: Rebase, base: Value) -> None:
-    for word, at in zip(ctx.kept[op.base]["limit"].words, base.words, strict=True):
-        ctx.builder.move(word, ctx.builder.op("add_rn_f32", at, op.slack))
+def _follow(ctx: Context, op: Rebase, base: Value) -> None:
+    """What is kept follows the base."""
+    b = ctx.builder
+    for name, kept in ctx.kept[op.base].items():
+        for word, at in zip(kept.words, base.words, strict=True):
+            value = negated(b, at) if name == "negated" else b.op("add_rn_f32", at, op.slack)
+            b.move(word, value)
 
 
 def rebase(ctx: Context, op: Rebase, frame_of: Callable[[str], Frame]) -> None:
@@ -60,8 +70,7 @@ def rebase(ctx: Context, op: Rebase, frame_of: Callable[[str], Frame]) -> None:
                 b.move(word, value.at(*divmod(place, columns), columns))
         for old, word in zip(base.words, new.words, strict=True):
             b.move(old, word)
-        if op.slack:
-            _set_limits(ctx, op, base)
+        _follow(ctx, op, base)
     ctx.unbind(op.new)
     ctx.leave(depth)
     ctx.slots = slots

@@ -13,7 +13,7 @@ from .copies import Slot
 from .frames import Frame
 from .layout import Layout
 from .ptx import Address, Label, Register
-from .rebase import keep_limits
+from .rebase import keep
 from .residency import PRODUCER_REGISTERS, Residency
 from .rings import BoxRing, CopyRing, Extent, Ring, hold_once, wait_for
 from .staging import Moving, Position, Staging, bytes_of, only
@@ -82,7 +82,7 @@ class Stream:
     def run(self) -> None:
         for op in walk((self.loop,)):
             if isinstance(op, Rebase):
-                keep_limits(self.ctx, op)
+                keep(self.ctx, op)
         self.start()
         self.counter = 0
         for op in self.loop.before:

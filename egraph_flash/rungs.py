@@ -25,7 +25,8 @@ class Rung:
     `adds` spells pins as `KNOB=value;KNOB=value`, in which `{mma}` is the atom of the inputs'
     dtype, `{depth}` the head dim, `{columns}` its column atoms, `{slab}` the atoms along the depth
     that are loaded at a time, and `{block}` and `{steps}` the column atoms and the depth steps of
-    a fold block. Rungs that name the same `brackets` differ in movement alone: equal bits.
+    a fold block (`{half}` and `{halfsteps}` of one of 32 elements),
+    and `{keep}` where an operand that stays is kept. Rungs that name the same `brackets` differ in movement alone: equal bits.
     An `aside` is priced against the last rung above it in the table, and nothing stands on it.
     `seed_us` is what the seed article measured (SEED_TARGET, SEED_SHAPE).
     """
@@ -42,13 +43,15 @@ class Rung:
             raise InputError(f"rung: got the name {self.name!r}, wants words joined by '-'")
 
 
-_MMA = "TILE@d=a:{mma}/w%s/f%sx{block}/k{slab};TILE@n=a:{mma}/w%s/f%sx{columns}/k{steps}"
-_HALF = "TILE@d=a:{mma}/w%s/f%sx{half}/k{slab};TILE@n=a:{mma}/w%s/f%sx{columns}/k{halfsteps}"
+_SCORES, _OUTPUT = "TILE@d=a:{mma}/w%sx1/f%dx%s/k{slab}", "TILE@n=a:{mma}/w%sx1/f%dx{columns}/k%s"
 
 
-def _mma(warps: str, row_atoms: int, tiles: str = _MMA) -> str:
-    return tiles % (warps, row_atoms, warps, row_atoms)
+def _mma(warps: int, row_atoms: int, block: str = "{block}", steps: str = "{steps}") -> str:
+    """Pins of a geometry: warps, row tiles a warp, column atoms and depth steps of a fold block."""
+    return f"{_SCORES % (warps, row_atoms, block)};{_OUTPUT % (warps, row_atoms, steps)}"
 
+
+_HALF = ("{half}", "{halfsteps}")  # a fold block of 32 elements
 
 RUNGS: tuple[Rung, ...] = (
     Rung(
@@ -61,10 +64,17 @@ RUNGS: tuple[Rung, ...] = (
     ),
     Rung(
         name="mma-global",
-        adds=f"{_mma('4x1', 1)};STAGE=d0;HANDOFF=shared;SLAB=raw;HOIST=none;TURNS=off",
+        adds=f"{_mma(4, 1)};STAGE=d0;HANDOFF=shared;SLAB=raw;HOIST=none;TURNS=off",
         changed="tensor cores, operands from global memory",
         brackets="mma",
         seed_us=612,
+    ),
+    Rung(
+        name="seed-geometry",
+        adds=_mma(2, 1, "16", "8"),
+        changed="the seed's first mma rung: 2 warps, 128 keys a block",
+        brackets="wide-blocks",
+        aside=True,
     ),
     Rung(
         name="staged",
@@ -81,7 +91,8 @@ RUNGS: tuple[Rung, ...] = (
     Rung("kept-shared", "HOIST=shared", "kept in shared memory instead", "mma", aside=True),
     Rung("ring", "STAGE=d2/cp/ring", "copies one block ahead", "mma", 222),
     Rung("paired", "DRAIN=x4", "two ldmatrix.x2 are one .x4", "mma", 219),
-    Rung("two-tiles", _mma("4x1", 2), "two row tiles a warp", "mma", 212),
+    Rung("two-tiles", f"{_mma(4, 2)};HOIST={{keep}}", "two row tiles a warp", "mma", 212),
+    Rung("four-tiles", _mma(4, 4), "four row tiles a warp", "mma", 341, aside=True),
     Rung("tma", "STAGE=d2/tma/ring;SLAB=xor;ROLES=one", "tensor copies", "mma", 206),
     Rung("depth-3", "STAGE=d3/tma/ring", "three slots", "mma", aside=True),
     Rung("depth-4", "STAGE=d4/tma/ring", "four slots", "mma", aside=True),
@@ -90,12 +101,12 @@ RUNGS: tuple[Rung, ...] = (
     Rung("rotating", "ROLES=rotate", "warps take turns to copy", "mma", aside=True),
     Rung("ping-pong", "DRAIN=x4/p2", "fragments one step ahead", "mma", 207, aside=True),
     Rung("vote", "BASE=vote", "no rescale where no maximum moved", "mma", aside=True),
-    Rung("eight-warps", _mma("8x1", 2), "256 rows a block", "mma", aside=True),
-    Rung("two-warps", _mma("2x1", 2), "64 rows a block", "mma", aside=True),
+    Rung("eight-warps", _mma(8, 2), "256 rows a block", "mma", aside=True),
+    Rung("two-warps", _mma(2, 2), "64 rows a block", "mma", aside=True),
     Rung("evict-last", "CACHE=last", "streamed operands evicted last", "mma", aside=True),
     Rung(
         name="skew-alone",
-        adds=f"{_mma('8x1', 2, _HALF)};STAGE=d2x4/tma/ring;SKEW=last;ROLES=rotate",
+        adds=f"{_mma(8, 2, *_HALF)};STAGE=d2x4/tma/ring;SKEW=last;ROLES=rotate",
         changed="scores one block ahead, exact maximum",
         brackets="skewed-exact",
         aside=True,
@@ -105,28 +116,38 @@ RUNGS: tuple[Rung, ...] = (
     Rung("folded", "EXP=fold;SUM=lane", "cheaper exp, sums in lanes", "folded"),
     Rung("lazy", "BASE=lazy;START=zero", "the base moves only past its slack", "lazy"),
     Rung(
-        name="skewed",
-        adds=f"{_mma('8x1', 2, _HALF)};STAGE=d2x4/tma/ring;SKEW=on;ROLES=rotate",
-        changed="scores of a block beside the rest of the one before",
-        brackets="skewed",
+        name="wide",
+        adds=f"{_mma(8, 2, *_HALF)};STAGE=d2x4/tma/ring;ROLES=rotate",
+        changed="8 warps, blocks of 32, four of them a slot, warps take turns to copy",
+        brackets="wide",
     ),
-    Rung("skewed-last", "SKEW=last", "scores after the rest, in the text", "skewed", aside=True),
-    Rung("skewed-shared", "HOIST=shared", "rows kept in shared memory", "skewed", aside=True),
-    Rung("skewed-one", "ROLES=one", "one thread copies", "skewed", aside=True),
     Rung(
-        name="skewed-producer",
-        adds=f"{_mma('4x1', 2, _HALF)};ROLES=producer",
-        changed="128 rows, and a warp group that copies",
-        brackets="skewed",
+        "wide-skewed",
+        "SKEW=on",
+        "scores of a block before the rest of the last",
+        "wide",
         aside=True,
     ),
-    Rung("skewed-d4", "STAGE=d4x2/tma/ring", "four slots of 64 keys", "skewed", aside=True),
-    Rung("skewed-turns", "TURNS=on", "halves of the warps take turns", "skewed", aside=True),
-    Rung("skewed-persistent", "GRID=persistent", "resident blocks", "skewed", aside=True),
-    Rung("skewed-capped", "REGS=r224/b1", "at most 224 registers", "skewed", aside=True),
-    Rung("skewed-ones", "SUM=ones", "sums by a column of ones", "ones", aside=True),
-    Rung("skewed-start", "START=base", "scores start at minus the base", "start", aside=True),
-    Rung("skewed-poly", "EXP=poly1", "an eighth of exps on FMA", "skewed-poly", aside=True),
+    Rung("wide-skew-last", "SKEW=last", "the same, after it in the text", "wide", aside=True),
+    Rung("wide-shared", "HOIST=shared", "rows kept in shared memory", "wide", aside=True),
+    Rung("wide-one", "ROLES=one", "one thread copies", "wide", aside=True),
+    Rung(
+        "wide-producer",
+        f"{_mma(4, 2, *_HALF)};ROLES=producer",
+        "a warp group copies",
+        "wide",
+        aside=True,
+    ),
+    Rung("wide-d4", "STAGE=d4x2/tma/ring", "four slots of two blocks", "wide", aside=True),
+    Rung("wide-d4x1", "STAGE=d4/tma/ring", "four slots of one block", "wide", aside=True),
+    Rung("wide-cp", "STAGE=d2x4/cp/ring;ROLES=all", "copies by all threads", "wide", aside=True),
+    Rung("wide-turns", "TURNS=on", "halves of the warps take turns", "wide", aside=True),
+    Rung("wide-persistent", "GRID=persistent", "resident blocks only", "wide", aside=True),
+    Rung("wide-capped", "REGS=r224/b1", "at most 224 registers", "wide", aside=True),
+    Rung("wide-exact", "BASE=vote", "the exact maximum, by vote", "wide-exact", aside=True),
+    Rung("wide-ones", "SUM=ones", "sums by a column of ones", "wide-ones", aside=True),
+    Rung("wide-start", "START=base", "scores start at minus the base", "wide-start", aside=True),
+    Rung("wide-poly", "EXP=poly1", "an eighth of exps on FMA", "wide-poly", aside=True),
 )
 
 
@@ -142,6 +163,7 @@ def pins_by_rung(depth: int, dtype: str) -> dict[str, dict[str, str]]:
         "steps": block // 2,
         "half": 4,
         "halfsteps": 2,
+        "keep": "registers" if depth <= 96 else "shared",
     }
     below: dict[str, str] = {}
     found = {}

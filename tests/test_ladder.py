@@ -59,7 +59,7 @@ def test_masks_and_bf16_are_climbed_too() -> None:
     problem = Problem((1, 1, 40, 32), "bf16", causal=True)
     found = climb(problem, "sim", target="sm_120", seed=0, jobs=1)
     for row in found.rows:
-        if row.rung.name == "skewed-start":  # a masked score is no multiple of one contraction
+        if row.rung.name == "wide-start":  # a masked score is no multiple of one contraction
             assert row.refusal is not None
             assert "nearest legal value is zero" in row.refusal
         else:

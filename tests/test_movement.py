@@ -150,7 +150,9 @@ def test_every_move_changes_the_text() -> None:
 # ---- every synchronisation is needed -------------------------------------------------------------
 
 SYNCHRONISED = [
-    rung for rung in RUNGS if rung.brackets in ("mma", "skewed") and rung.name != "mma-global"
+    rung
+    for rung in RUNGS
+    if rung.brackets in ("mma", "wide") and rung.name not in ("mma-global", "four-tiles")
 ]
 FEW_BLOCKS = 2  # of a persistent grid, so that each takes several tiles in turn
 
@@ -159,7 +161,7 @@ FEW_BLOCKS = 2  # of a persistent grid, so that each takes several tiles in turn
 def test_each_synchronisation_is_needed(rung: Rung) -> None:
     """Whatever is left out, the simulator objects; every slot is used three times and a rest."""
     pins = pins_by_rung(32, "f16")[rung.name]
-    block = 32 if rung.brackets == "skewed" else 64
+    block = 32 if rung.brackets == "wide" else 64
     persistent = pins.get("GRID") == "persistent"
     heads, rounds = (5, 9) if persistent else (1, 17)
     expr = attention(1, heads, 70, block * rounds + 20, 32)
