@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from .candidates import Candidate, demand
-from .carriers import bases_of, is_twisted, monoid_of, representation_of
+from .carriers import bases_of, monoid_of
 from .choices import Choices
 from .codegen.arena import Arena, arena
 from .codegen.atoms import atom
@@ -14,10 +13,10 @@ from .codegen.boxes import boxes_of
 from .codegen.residency import PRODUCER_THREADS
 from .codegen.resources import SLACK_REGISTERS, registers
 from .errors import ScheduleError
+from .gauge import free_base, tells_the_base
 from .machines import Machine
 from .shapes import multiple_of, shape_of
 from .stages import Stage
-from .terms import Chan, subterms
 
 LEAST_COPY_BYTES = 4
 
@@ -166,24 +165,11 @@ def _sum(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
 def _base(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
     if choices.base == "max":
         return None
-    twisted = [c for c in stage.channels if is_twisted(c)]
-    free = [c for c in twisted if representation_of(c).slack is not None]
-    if not free:
+    if not any(free_base(stage, base) for base in stage.channels):
         return "no channel is kept relative to a base that is free; the nearest legal value is max"
-    if choices.base == "lazy":
-        read = _bases_read(stage, frozenset(base for c in free for base in bases_of(c)))
-        if read:
-            return f"{read} reads the base itself; the nearest legal value is vote"
-    return None
-
-
-@lru_cache(maxsize=256)
-def _bases_read(stage: Stage, bases: frozenset[Chan]) -> str | None:
-    """A target whose value depends on which base is kept."""
-    for target in stage.targets:
-        for node in subterms(target.expr):
-            if node.head == "Get" and node.args[0] is stage.state and node.args[1] in bases:
-                return target.name
+    telling = tells_the_base(stage) if choices.base == "lazy" else None
+    if telling is not None:
+        return f"{telling} depends on which base is kept; the nearest legal value is vote"
     return None
 
 

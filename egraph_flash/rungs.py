@@ -24,9 +24,9 @@ class Rung:
 
     `adds` spells pins as `KNOB=value;KNOB=value`, in which `{mma}` is the atom of the inputs'
     dtype, `{depth}` the head dim, `{columns}` its column atoms, `{slab}` the atoms along the depth
-    that are loaded at a time, and `{block}` and `{steps}` the column atoms and the depth steps of
-    a fold block (`{half}` and `{halfsteps}` of one of 32 elements),
-    and `{keep}` where an operand that stays is kept. Rungs that name the same `brackets` differ in movement alone: equal bits.
+    that are loaded at a time, `{block}` and `{steps}` the column atoms and the depth steps of a
+    fold block (`{half}` and `{halfsteps}` of one of 32 elements), and `{keep}` where an operand
+    that stays is kept. Rungs that name the same `brackets` differ in movement alone: equal bits.
     An `aside` is priced against the last rung above it in the table, and nothing stands on it.
     `seed_us` is what the seed article measured (SEED_TARGET, SEED_SHAPE).
     """

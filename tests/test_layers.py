@@ -34,6 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "codegen.arena",
             "codegen.boxes",
             "codegen.residency",
+            "gauge",
             "realizations",
             "preconditions",
         ),

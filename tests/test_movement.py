@@ -218,3 +218,21 @@ def test_late_copies_and_lagging_warps_change_nothing(rung: Rung) -> None:
         run(kernel.ptx, kernel.plan.launches, buffers, target=kernel.target, seed=seed)
         found.append(buffers["out"])
     assert all(same_bits(one, other) for one, other in itertools.pairwise(found))
+
+
+# ---- on a GPU ------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)
+def test_gpu_gives_the_simulators_bits_on_every_rung(rung: Rung) -> None:
+    """Lengths that reuse every slot and leave a rest; rows that fill no tile."""
+    from egraph_flash.runtime import present_target
+
+    expr = attention(1, 3, 150, 32 * 17 + 20, 64)
+    kernel = compiled(expr, pins_by_rung(64, "f16")[rung.name], present_target() or "sm_90")
+    if kernel is None:
+        pytest.skip("refused here")
+    arrays = inputs(kernel, fresh_rng())
+    simulated = kernel.run(backend="sim", **arrays)
+    assert same_bits(kernel.run(backend="gpu", **arrays), simulated)

@@ -11,7 +11,7 @@ from egraph_flash import Axis, Tensor, f32
 from egraph_flash.egraph import Session
 from egraph_flash.extraction import bracket, extract
 from egraph_flash.machines import machine
-from egraph_flash.rules import Law, Row, examples, laws, rewrite
+from egraph_flash.rules import Law, Row, examples, gauge, laws, rewrite
 from egraph_flash.rules.facts import KINDS, fact
 from egraph_flash.rules.law import Equal, Steering
 from egraph_flash.rules.patterns import E, k, total
@@ -19,6 +19,7 @@ from tests.support.law_samples import LawSample, Unusable, conclusions_hold, is_
 
 SAMPLES, ENOUGH, TRIES = 30, 20, 200
 CLAIMS = [law for law in laws().values() if isinstance(law, Law) and is_claim(law)]
+CLAIMS += gauge.laws()
 
 
 @pytest.mark.parametrize("law", CLAIMS, ids=lambda law: law.name)
