@@ -46,7 +46,8 @@ def registers(demand: Demand) -> int:
 
     Three moments of a round are weighed: the contractions of the body with the operands of one
     slab; the tile as it was folded, as it becomes at the new bases, and rounded to pairs; and the
-    contraction over the fold. With a skew, the next block's tile lives beside the one in hand.
+    contraction over the fold. With a skew, the next block's tile lives beside the one in hand; and
+    so does part of it where several blocks stand in a row, since the assembler starts it early.
     """
     inner, outer, choices = demand.inner, demand.outer, demand.choices
     kind = atom(inner.atom)
@@ -54,7 +55,8 @@ def registers(demand: Demand) -> int:
     own = demand.has_inner or not demand.has_outer
     tile = words(kind, inner.row_atoms, inner.column_atoms) if own else 0
     rounded = -(-tile // 2) if demand.handoff and kind.on_tensor_cores else 0
-    beside = tile if choices.skew != "off" else 0
+    several = any(staging.steps > 1 for _, staging in choices.stage)
+    beside = tile if choices.skew != "off" else tile // 2 if several else 0
     kept = 0
     if choices.hoist == "registers" and kind.on_tensor_cores:
         kept = sum(kind.a.elements // 2 * inner.row_atoms * steps for steps in demand.steps)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import cache
 from .errors import ExpressionError
 from .notation import parse
-from .notices import SimulationWarning, SpillWarning
+from .notices import RemarkWarning, SimulationWarning, SpillWarning
 from .plan import Plan
 from .record import Cost, Derivation, Record, Schedule, Spec
 
@@ -132,6 +132,8 @@ class Kernel:
                 SpillWarning,
                 stacklevel=3,
             )
+        for remark in made.remarks:
+            warnings.warn(f"{self.name}: {made.assembler}: {remark}", RemarkWarning, stacklevel=3)
         return made
 
     @property

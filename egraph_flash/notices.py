@@ -15,5 +15,9 @@ class SpillWarning(EgraphFlashWarning):
     """The assembler ran out of registers where the plan had not, and put values into memory."""
 
 
+class RemarkWarning(EgraphFlashWarning):
+    """The assembler left undone what the PTX asks for; the kernel is right all the same."""
+
+
 class CopyWarning(EgraphFlashWarning):
     """An array is not dense row-major and was copied before the kernel ran."""

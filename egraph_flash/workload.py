@@ -212,9 +212,15 @@ class Counts:
             registers_per_thread=self._registers(),
             shared_bytes_per_cta=self._arena.size_bytes,
             serial_steps=self._serial_steps(steps),
-            overlap=2.0 if self.choices.skew != "off" else 1.0,
+            overlap=self._overlap(),
             spills=self._need > min(MOST_REGISTERS, self.choices.regs.most),
         )
+
+    def _overlap(self) -> float:
+        """Blocks that a warp works on at a time: two where the next one's scores do not wait, by
+        the skew or because several blocks stand in one basic block."""
+        several = any(staging.steps > 1 for _, staging in self.choices.stage)
+        return 2.0 if several or self.choices.skew != "off" else 1.0
 
     # ---- what the block is -----------------------------------------------------------------------
 

@@ -179,7 +179,7 @@ def test_the_gpu_has_the_simulators_bits() -> None:
     simulated = climb(problem, "sim", target=target, seed=5)
     assert [r.digest for r in measured.rows] == [r.digest for r in simulated.rows]
     assert [r.max_err for r in measured.rows] == [r.max_err for r in simulated.rows]
-    assert all(row.us and row.us_fa2 for row in measured.rows)
+    assert all(row.us and row.us_fa2 for row in measured.rows if row.refusal is None)
     measured.check_bits()
 
 

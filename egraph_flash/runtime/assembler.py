@@ -42,6 +42,7 @@ class Assembly:
     target: str
     entries: tuple[Entry, ...]
     assembler: str
+    remarks: tuple[str, ...] = ()  # what it says that it could not do as it was told
 
     def __str__(self) -> str:
         size = f"{len(self.cubin)} bytes for {self.target}, by {self.assembler}"
@@ -57,6 +58,7 @@ class Assembly:
             "target": self.target,
             "assembler": self.assembler,
             "entries": [asdict(entry) for entry in self.entries],
+            "remarks": list(self.remarks),
         }
         return json.dumps(head).encode() + b"\n" + self.cubin
 
@@ -65,7 +67,7 @@ class Assembly:
         head, _, cubin = stored.partition(b"\n")
         read = json.loads(head)
         entries = tuple(Entry(**entry) for entry in read["entries"])
-        return cls(cubin, read["target"], entries, read["assembler"])
+        return cls(cubin, read["target"], entries, read["assembler"], tuple(read["remarks"]))
 
 
 @functools.cache
@@ -105,7 +107,7 @@ def assemble(ptx: str, target: str) -> Assembly:
         cubin, log = _link(link, handle, ptx, target, version)
     finally:
         link.destroy(handle)
-    return Assembly(cubin, target, parse_log(log), version)
+    return Assembly(cubin, target, parse_log(log), version, remarks(log))
 
 
 def _link(link: Any, handle: int, ptx: str, target: str, version: str) -> tuple[bytes, str]:
@@ -165,8 +167,18 @@ def _entry(name: str, part: str) -> Entry:
     )
 
 
+_REMARK = re.compile(r"\((C\d+)\) (.+)")
 _COMPLAINT = re.compile(r"line (\d+); (?:error|fatal)\s*: (.*)")
 _SHOWN = 8
+
+
+def remarks(log: str) -> tuple[str, ...]:
+    """The assembler's numbered remarks, each once.
+
+    >>> remarks("ptxas info    : (C7504) Potential Performance Loss: 'setmaxnreg' ignored.")
+    ("C7504: Potential Performance Loss: 'setmaxnreg' ignored.",)
+    """
+    return tuple(dict.fromkeys(f"{code}: {said}" for code, said in _REMARK.findall(log)))
 
 
 def explain(log: str, ptx: str, target: str, version: str) -> str:

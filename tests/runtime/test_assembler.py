@@ -80,3 +80,20 @@ def test_stored_form_reads_back() -> None:
     made = assemble(doubling.ptx(), "sm_120")
     assert Assembly.from_bytes(made.to_bytes()) == made
     assert made.assembler == assembler_version()
+
+
+def test_what_the_assembler_leaves_undone_is_told() -> None:
+    """In-process assembly is for linking, which fixes the registers of a kernel once for all."""
+    from egraph_flash import optimize
+    from egraph_flash.notices import RemarkWarning
+    from egraph_flash.rungs import pins_by_rung
+    from tests.support.forms import attention
+
+    pins = pins_by_rung(64, "f16")["producer"]
+    kernel = optimize(attention(1, 1, 128, 256, 64), "sm_90a", pins)
+    assert "setmaxnreg.dec.sync.aligned.u32 24;" in kernel.ptx
+    with pytest.warns(RemarkWarning, match="C7504.*setmaxnreg"):
+        assert kernel.assembly.remarks
+    plain = optimize(attention(1, 1, 128, 256, 64), "sm_90", pins)
+    assert "setmaxnreg" not in plain.ptx
+    assert plain.assembly.remarks == ()
