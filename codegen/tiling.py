@@ -16,9 +16,9 @@ from ..carriers import (
 )
 from ..choices import Choices
 from ..knobs import Tile as Geometry
-from ..roles import Contraction, contraction, placeholder, summand, transported
+from ..roles import Contraction, contraction, summand, transported
 from ..shapes import Shape as Sums
-from ..shapes import inner_contraction, multiple_of, reductions, scaled, shape_of
+from ..shapes import inner_contraction, multiple_of, reductions, riders, scaled, shape_of
 from ..stages import Stage
 from ..terms import Chan, make, rewrite, subterms, variable
 from .atoms import atom
@@ -83,7 +83,7 @@ class _Writer:
             for base in self.lazy
             if choices.start == "base" and multiple_of(stage, base) is not None
         }
-        self.partners = self._partners()
+        self.partners = riders(stage) if choices.sum == "ones" else {}
         self.names = 0
         self.old = {c: self.fresh("s") for c in stage.channels}
         self.inside: dict[Any, Any] = {}
@@ -97,18 +97,6 @@ class _Writer:
         if channel in self.partners.values():
             return "ones"
         return "outer" if channel in self.contracted else "rows"
-
-    def _partners(self) -> dict[Chan, Chan]:
-        """Sums that ride a contraction with the same weights, by the channel of that one."""
-        if self.choices.sum != "ones":
-            return {}
-        found: dict[Chan, Chan] = {}
-        for channel, product_of in self.sums.outer:
-            for other in self.sums.plain:
-                if other not in found.values() and rides(other, product_of):
-                    found[channel] = other
-                    break
-        return found
 
     # ---- the program -----------------------------------------------------------------------------
 
@@ -295,14 +283,6 @@ class _Writer:
             start = moved
         self.new[other] = self.fresh("s")
         return self.new[other], start
-
-
-def rides(channel: Chan, product_of: Contraction) -> bool:
-    """Whether a channel sums exactly the left operand of a contraction."""
-    if monoid_of(channel) != "Sum":
-        return False
-    bases = {base: placeholder(base) for base in bases_of(channel)}
-    return summand(channel, bases) is product_of.left
 
 
 def _monotone(monoid: str, element: Any) -> tuple[Any, float]:

@@ -81,7 +81,7 @@ def assembled(ptx: str, target: str) -> Assembly:
     """PTX text as a cubin for `target`: from the cache, else assembled and kept."""
     from .runtime.assembler import Assembly, assemble, assembler_version
 
-    name = f"{_key('cubin', assembler_version(), target, ptx)}.cubin"
+    name = f"{_key('cubin, remarks', assembler_version(), target, ptx)}.cubin"
     found = _load(name, Assembly.from_bytes)
     if found is None:
         found = assemble(ptx, target)

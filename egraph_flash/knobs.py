@@ -26,10 +26,17 @@ class Knob:
     source: str
     precondition: str = "none"
     values: Mapping[str, str] | None = None  # each word with what it means, where they are words
+    alike: tuple[str, ...] = ()  # words between which no bit moves, whatever the field's kind
 
 
 def _words(
-    name: str, kind: Kind, scope: str, precondition: str, source: str, **values: str
+    name: str,
+    kind: Kind,
+    scope: str,
+    precondition: str,
+    source: str,
+    alike: tuple[str, ...] = (),
+    **values: str,
 ) -> Knob:
     """A knob whose values are single words, each with what it means."""
     grammar = " or ".join(f"{word.replace('_', '/')} ({what})" for word, what in values.items())
@@ -41,7 +48,8 @@ def _words(
         return text
 
     meanings = dict(zip(words, values.values(), strict=True))
-    return Knob(name, grammar, {name.lower(): kind}, parse, scope, source, precondition, meanings)
+    fields = {name.lower(): kind}
+    return Knob(name, grammar, fields, parse, scope, source, precondition, meanings, alike)
 
 
 @dataclass(frozen=True)
@@ -217,6 +225,7 @@ KNOBS: dict[str, Knob] = {
             "a base of a representation with slack, which outputs "
             "read only where any representative gives the same",
             "gauge laws: the base of a twisted carrier is a free representative",
+            alike=("max", "vote"),
             max="the running maximum, moved every block",
             vote="the running maximum, moved only when some lane exceeds it (same bits as max)",
             lazy="a bound that is moved only when some lane exceeds it by the slack",

@@ -15,7 +15,7 @@ from .codegen.resources import SLACK_REGISTERS, registers
 from .errors import ScheduleError
 from .gauge import free_base, tells_the_base
 from .machines import Machine
-from .shapes import multiple_of, shape_of
+from .shapes import multiple_of, riders, shape_of
 from .stages import Stage
 
 LEAST_COPY_BYTES = 4
@@ -159,6 +159,10 @@ def _sum(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
     rows = [c for c in shape_of(stage).plain if monoid_of(c) == "Sum"]
     if choices.sum != "block" and not rows:
         return "the stage has no sum with one value a row; the nearest legal value is block"
+    if choices.sum == "ones" and not riders(stage):
+        return (
+            "no contraction has the sum's weights as its operand; the nearest legal value is lane"
+        )
     return None
 
 

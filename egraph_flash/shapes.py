@@ -117,3 +117,24 @@ def multiple_of(stage: Stage, channel: Chan) -> Any | None:
     """The contraction of the body of which each element of a channel is a positive multiple."""
     found = scaled(lift_of(channel))[0]
     return found if any(found is red for red, _ in shape_of(stage).inner) else None
+
+
+@lru_cache(maxsize=256)
+def riders(stage: Stage) -> dict[Chan, Chan]:
+    """Sums that may ride a contraction, as a column of ones, by the channel of the contraction:
+    those of exactly the weights that are its left operand."""
+    found: dict[Chan, Chan] = {}
+    sums = shape_of(stage)
+    for channel, product_of in sums.outer:
+        for other in sums.plain:
+            if other not in found.values() and _weights(other) is product_of.left:
+                found[channel] = other
+                break
+    return found
+
+
+def _weights(channel: Chan) -> Any | None:
+    """What a sum adds for each element, at placeholders for its bases."""
+    if monoid_of(channel) != "Sum":
+        return None
+    return summand(channel, {base: placeholder(base) for base in bases_of(channel)})

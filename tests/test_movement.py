@@ -41,6 +41,18 @@ MOVES = {
 }
 
 
+def test_every_movement_knob_is_drawn() -> None:
+    """A knob is movement by its row, or between the values that its row calls alike."""
+    movement = {
+        name for name, row in KNOBS.items() if row.alike or set(row.fields.values()) == {"movement"}
+    }
+    assert movement - {"REGS"} == set(MOVES)
+    for name, values in MOVES.items():
+        row = KNOBS[name]
+        if row.values is not None:
+            assert set(values) == set(row.alike or row.values)
+
+
 def tiles(warps: int, row_atoms: int, block: int, depth: int) -> dict[str, str]:
     """A geometry with `block` column atoms a fold block."""
     return {

@@ -1,0 +1,130 @@
+"""Realizations that do not go together: refused before assembly, with numbers and what would."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from egraph_flash import Axis, Tensor, exp, f16, f32, optimize
+from egraph_flash.dtypes import i32
+from egraph_flash.errors import ScheduleError
+from tests.support.forms import attention
+
+MMA = "a:mma_m16n8k16_f16"
+GEOMETRY = {"TILE@d": f"{MMA}/w4x1/f1x8/k4", "TILE@n": f"{MMA}/w4x1/f1x8/k4"}
+STREAMED = {**GEOMETRY, "STAGE": "d2/tma/ring", "SLAB": "xor"}
+
+
+def refused(pins: dict[str, str], expr: Any = None, target: str = "sm_90") -> str:
+    expr = attention(1, 2, 256, 512, 64) if expr is None else expr
+    with pytest.raises(ScheduleError) as error:
+        optimize(expr, target, pins)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("pins", "told"),
+    [
+        pytest.param(
+            {**STREAMED, "SLAB": "pad16"},
+            ("rows end to end", "nearest legal value is xor"),
+            id="padding between rows of a box",
+        ),
+        pytest.param(
+            {**STREAMED, "ROLES": "all"},
+            ("issued by one thread", "one is legal"),
+            id="all threads issuing tensor copies",
+        ),
+        pytest.param(
+            {**GEOMETRY, "STAGE": "d2/cp/ring", "ROLES": "producer"},
+            ("one ring filled by tma", "nearest legal value is all"),
+            id="a producer of cp.async",
+        ),
+        pytest.param(
+            {**GEOMETRY, "STAGE@k": "d2/cp/ring", "STAGE@v": "d2x2/cp/ring"},
+            ("different numbers of blocks", "the same for all is legal"),
+            id="slots of different lengths",
+        ),
+        pytest.param(
+            {"TILE@d": "a:fma_f32/w4x1/f1x8/k8", "STAGE": "d1/cp"},
+            ("STAGE", "it changes nothing here"),
+            id="staging for atoms that read no shared memory",
+        ),
+        pytest.param(
+            {**GEOMETRY, "STAGE": "d0", "HOIST": "registers", "DRAIN": "x4"},
+            ("DRAIN=x4", "it wants: some operand is staged"),
+            id="draining what is not staged",
+        ),
+        pytest.param(
+            {**STREAMED, "BASE": "max", "START": "base"},
+            ("START=base", "BASE is vote or lazy"),
+            id="starting at a base that moves every block",
+        ),
+        pytest.param(
+            {**STREAMED, "STAGE": "d8x4/tma/ring"},
+            ("shared bytes, more than the 232448", "nearest legal depth is d"),
+            id="more shared memory than there is",
+        ),
+        pytest.param(
+            {"TILE@d": f"{MMA}/w4x1/f4x8/k4", "TILE@n": f"{MMA}/w4x1/f4x8/k4"},
+            ("registers a thread, more than the 255", "nearest legal value is"),
+            id="more registers than there are",
+        ),
+    ],
+)
+def test_combinations_are_refused(pins: dict[str, str], told: tuple[str, ...]) -> None:
+    message = refused(pins)
+    for part in told:
+        assert part in message, message
+
+
+def test_a_nearest_depth_is_legal() -> None:
+    message = refused({**STREAMED, "STAGE": "d8x4/tma/ring"})
+    depth = message.partition("nearest legal depth is d")[2][0]
+    pins = {**STREAMED, "STAGE": f"d{depth}x4/tma/ring"}
+    assert optimize(attention(1, 2, 256, 512, 64), "sm_90", pins).schedule["STAGE@k"] == (
+        f"d{depth}x4/tma/ring"
+    )
+
+
+@pytest.mark.parametrize(
+    ("depth", "stage", "told"),
+    [
+        (36, "d2/tma/ring", "got 72, wants 0 to 1099511627760 bytes, a multiple of 16"),
+        (33, "d2/cp/ring", "rows of k have runs of 2; the nearest legal transport is sync"),
+    ],
+)
+def test_head_dims_that_a_transport_cannot_take(depth: int, stage: str, told: str) -> None:
+    """The plain loads of `sync` take any of them."""
+    expr = attention(1, 2, 64, 200, depth)
+    assert told in refused({"STAGE": stage}, expr)
+    assert optimize(expr, "sm_90", {"STAGE": "d1/sync"}).schedule["STAGE@k"] == "d1/sync"
+
+
+def test_a_stage_with_nothing_early_has_no_skew() -> None:
+    m, n, k = Axis.many(m=64, n=64, k=256)
+    product = (Tensor("a", (m, k), f16) * Tensor("b", (k, n), f16)).sum(k)
+    message = refused({"SKEW": "on"}, product)
+    assert "SKEW=on" in message
+    assert "part of the body does not depend on the carried state" in message
+
+
+def test_a_sum_that_nothing_weighs_rides_no_contraction() -> None:
+    m, n = Axis.many(m=64, n=256)
+    x = Tensor("x", (m, n), f32)
+    message = refused({"SUM": "ones"}, exp(x - x.max(n)).sum(n))
+    assert "SUM=ones" in message
+    assert "lane is legal" in message
+
+
+def test_gathered_rows_are_no_box() -> None:
+    """A page table is an index that no tensor map describes; cp.async takes it."""
+    m, n, d, p = Axis.many(m=64, n=256, d=64, p=256)
+    table = Tensor("table", (p,), i32)
+    q, k = Tensor("q", (m, d), f16), Tensor("k", (p, d), f16)
+    s = (q * k[table[n.index], d.index]).sum(d)
+    e = Axis("e", 64)
+    v = Tensor("v", (n, e), f16)
+    o = (exp(s - s.max(n)) * v).sum(n) / exp(s - s.max(n)).sum(n)
+    assert "no tensor map describes k" in refused({"STAGE@k": "d2/tma/ring"}, o)
