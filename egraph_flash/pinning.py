@@ -13,7 +13,7 @@ from .errors import ScheduleError
 from .knobs import KNOBS, Tile
 from .machines import Machine
 from .preconditions import Refusal, why_not
-from .realizations import STAGE_KNOBS, fitted, honours, operands, realizations
+from .realizations import STAGE_KNOBS, fitted, honours, operands, realizations, value_of
 from .shapes import shape_of
 from .stages import Stage
 
@@ -141,8 +141,20 @@ def refused_tile(
     reason = _tile_reason(stage, for_pin, tile, names, own, machine)
     if not every:
         return ScheduleError(f"pin {pin}={tile}: {reason}")
-    best = min((_tile(c, names, for_pin) for c, _ in every), key=tile.distance)
-    return ScheduleError(f"pin {pin}={tile}: {reason}; the nearest legal value is {best}")
+    scoped = {p: t for p, t in pins.items() if "@" in p} or {for_pin: tile}
+
+    def apart(option: Option) -> float:
+        return sum(t.distance(_tile(option[0], names, p)) for p, t in scoped.items())
+
+    best = min(every, key=apart)[0]
+    others = [
+        f"{p}={_tile(best, names, p)}"
+        for p, t in scoped.items()
+        if p != for_pin and _tile(best, names, p) != t
+    ]
+    also = f" with {', '.join(others)}" if others else ""
+    nearest = _tile(best, names, for_pin)
+    return ScheduleError(f"pin {pin}={tile}: {reason}; the nearest legal value is {nearest}{also}")
 
 
 def _tile_reason(
@@ -188,4 +200,17 @@ def refused_pins(
     nearest = max(reasons, key=lambda refusal: refusal.held)
     mine = [n for n in own if n.split("@")[0] == nearest.knob.split("@")[0]]
     pinned = ", ".join(f"{name}={own[name]}" for name in mine or own)
-    return ScheduleError(f"pin {pinned}: {nearest.why}" if pinned else nearest.why)
+    instead = "" if "legal" in nearest.why else _instead(stage, laid_out, own, machine)
+    why = f"{nearest.why}{instead}"
+    return ScheduleError(f"pin {pinned}: {why}" if pinned else why)
+
+
+def _instead(stage: Stage, laid_out: Sequence[Candidate], own: Pins, machine: Machine) -> str:
+    """The value that a pin would have if it were left to the search."""
+    for name in own:
+        others = {other: value for other, value in own.items() if other != name}
+        found = options(stage, laid_out[:1], others, machine)
+        if found:
+            value = value_of(found[0][1], name)
+            return f"; the nearest legal value of {name} is {value}" if value is not None else ""
+    return ""

@@ -160,9 +160,7 @@ def _sum(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
     if choices.sum != "block" and not rows:
         return "the stage has no sum with one value a row; the nearest legal value is block"
     if choices.sum == "ones" and not riders(stage):
-        return (
-            "no contraction has the sum's weights as its operand; the nearest legal value is lane"
-        )
+        return "no contraction has the sum's weights as its operand; lane is legal"
     return None
 
 

@@ -31,6 +31,10 @@ def test_the_simulator_counts_every_rung() -> None:
     assert [row.rung for row in found.rows] == list(RUNGS)
     assert (found.seed, found.checked, found.device) == (7, 2 * 40 * 32, "H200")
     for row in found.rows:
+        if row.rung.name == "four-tiles":
+            assert row.refusal is not None
+            assert "registers a thread, more than the 255" in row.refusal
+            continue
         assert row.refusal is None, row
         assert row.us is row.us_fa2 is None
         assert row.predicted_us
@@ -51,7 +55,7 @@ def test_processes_find_what_one_finds() -> None:
 
 def test_other_inputs_have_other_bits() -> None:
     one, other = (climb(SMALL, "sim", target="sm_90", seed=s, jobs=1) for s in (7, 8))
-    digests = [{row.digest for row in found.rows} for found in (one, other)]
+    digests = [{row.digest for row in found.rows if row.digest} for found in (one, other)]
     assert not digests[0] & digests[1]
 
 
@@ -63,7 +67,7 @@ def test_masks_and_bf16_are_climbed_too() -> None:
             assert row.refusal is not None
             assert "nearest legal value is zero" in row.refusal
         else:
-            assert row.refusal is None or "shared bytes" in row.refusal, row
+            assert row.refusal is None or "more than the" in row.refusal, row
             assert row.refusal is not None or (row.max_err or 1) < 2e-2, row
 
 
