@@ -43,12 +43,17 @@ class Rung:
             raise InputError(f"rung: got the name {self.name!r}, wants words joined by '-'")
 
 
-_SCORES, _OUTPUT = "TILE@d=a:{mma}/w%sx1/f%dx%s/k{slab}", "TILE@n=a:{mma}/w%sx1/f%dx{columns}/k%s"
+_SCORES, _OUTPUT = "TILE@d=a:{mma}/w%sx1/f%dx%s/k%s", "TILE@n=a:{mma}/w%sx1/f%dx{columns}/k%s"
 
 
-def _mma(warps: int, row_atoms: int, block: str = "{block}", steps: str = "{steps}") -> str:
-    """Pins of a geometry: warps, row tiles a warp, column atoms and depth steps of a fold block."""
-    return f"{_SCORES % (warps, row_atoms, block)};{_OUTPUT % (warps, row_atoms, steps)}"
+def _mma(
+    warps: int, row_atoms: int, block: str = "{block}", steps: str = "{steps}", slab: str = "{slab}"
+) -> str:
+    """Pins of a geometry: warps, row tiles a warp, column atoms and depth steps of a fold block.
+
+    `slab` counts the depth atoms of the scores' operands that are loaded at a time.
+    """
+    return f"{_SCORES % (warps, row_atoms, block, slab)};{_OUTPUT % (warps, row_atoms, steps)}"
 
 
 _HALF = ("{half}", "{halfsteps}")  # a fold block of 32 elements
@@ -71,7 +76,7 @@ RUNGS: tuple[Rung, ...] = (
     ),
     Rung(
         name="seed-geometry",
-        adds=_mma(2, 1, "16", "8"),
+        adds=_mma(2, 1, "16", "8", "1"),
         changed="the seed's first mma rung: 2 warps, 128 keys a block",
         brackets="wide-blocks",
         aside=True,
