@@ -71,6 +71,9 @@ class Copier:
             base = in_slot(self.ctx, base, slot.register)
         source, target = Address(run[0].base, run[0].offset_bytes), Address(base, fixed)
         if self.transport == "sync":
+            if guard is not None:  # threads past the tile's chunks load nothing
+                both = guard if inside is None else b.op("and_pred", inside, guard)
+                run = [replace(each, inside=both) for each in run]
             words = load_run(self.ctx, run, DTYPES["f16"])
             vector = f"v{len(words)}_" if len(words) > 1 else ""
             kind = "b16" if width == 2 else "b32"

@@ -183,7 +183,7 @@ class Stream:
         by_box = bool(boxed) and bool(once)
         with self.b.of("barriers of the slots"):
             if boxed:
-                self.initialise(boxed, by_box)
+                self.initialise(boxed)
         if self.choices.roles == "producer":
             self.split_producer(boxed, once)
         else:
@@ -203,18 +203,25 @@ class Stream:
         lead = [placed for ring in self.rings for placed in ring.plan.lead]
         return [*self.arena.kept, *lead]
 
-    def initialise(self, boxed: list[BoxRing], by_box: bool) -> None:
-        each = self.choices.roles == "each"
-        first = boxed[0].first() if each else self.staging.elected()
-        with only(self.ctx, first):
-            for ring in boxed:
-                ring.initialise()
-            if by_box and not each:
-                self.b.put("mbarrier_init", a=self.once_barrier(), n=1)
-            self.b.put("fence_mbarrier_init")
-        if by_box and each:
-            with only(self.ctx, self.staging.elected()):
-                self.b.put("mbarrier_init", a=self.once_barrier(), n=1)
+    def makers(
+        self, boxed: list[BoxRing]
+    ) -> Iterator[tuple[Register, list[Address], list[BoxRing]]]:
+        """Which threads make and end barriers: that of what is fetched once, and of which rings."""
+        once = [self.once_barrier()] if self.once() else []
+        if self.choices.roles != "each":
+            yield self.staging.elected(), once, boxed
+            return
+        yield boxed[0].first(), [], boxed
+        if once:
+            yield self.staging.elected(), once, []
+
+    def initialise(self, boxed: list[BoxRing]) -> None:
+        for thread, once, rings in self.makers(boxed):
+            with only(self.ctx, thread):
+                for ring in rings:
+                    ring.initialise()
+                for barrier in once:
+                    self.b.put("mbarrier_init", a=barrier, n=1)
                 self.b.put("fence_mbarrier_init")
         self.b.put("bar_sync", a=0)
 
@@ -223,16 +230,11 @@ class Stream:
         boxed = [ring for ring in self.rings if isinstance(ring, BoxRing)]
         if not boxed:
             return
-        each = self.choices.roles == "each"
         with self.b.of("the slots' barriers are no more"):
-            with only(self.ctx, boxed[0].first() if each else self.staging.elected()):
-                for address in (a for ring in boxed for a in ring.addresses()):
-                    self.b.put("mbarrier_inval", a=address)
-                if self.once() and not each:
-                    self.b.put("mbarrier_inval", a=self.once_barrier())
-            if self.once() and each:
-                with only(self.ctx, self.staging.elected()):
-                    self.b.put("mbarrier_inval", a=self.once_barrier())
+            for thread, once, rings in self.makers(boxed):
+                with only(self.ctx, thread):
+                    for barrier in [*(a for ring in rings for a in ring.addresses()), *once]:
+                        self.b.put("mbarrier_inval", a=barrier)
 
     def once_barrier(self) -> Address:
         return Address(self.ctx.shared, self.arena.once)

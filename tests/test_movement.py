@@ -112,6 +112,18 @@ def test_random_movement_moves_no_bit(data: st.DataObject) -> None:
     assert same_bits(moved.run(backend="sim", **arrays), expected), moved.schedule
 
 
+@pytest.mark.parametrize("stage", ["d1/sync", "d2x2/sync/ring", "d1/cp", "d2/cp/ring"])
+def test_threads_past_a_small_tiles_chunks_touch_nothing(stage: str) -> None:
+    """A tile of 32 chunks, 128 threads: memory past the tensors' ends is no one's to read."""
+    expr = attention(1, 2, 5, 64, 16)
+    exact = {"EXP": "ex2", "SUM": "block", "BASE": "max"}
+    plain = optimize(expr, "sm_90", {**tiles(1, 1, 2, 16), **exact, "STAGE": "d0"})
+    pins = {**tiles(4, 1, 2, 16), **exact, "STAGE": stage}
+    arrays = inputs(plain, fresh_rng())
+    moved = optimize(expr, "sm_90", pins).run(backend="sim", **arrays)
+    assert same_bits(moved, plain.run(backend="sim", **arrays))
+
+
 def legal(expr: Any, pins: dict[str, str], moves: dict[str, str]) -> Kernel:
     """The kernel with the moves, but for those that a refusal names; the pins hold without them."""
     kept = dict(moves)
