@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from ..axes import Axis, size_of
+from ..axes import Axis
+from ..layouts import strides_of
 from ..terms import make
+
+_ONE = make("Known", 1)
 
 
 @dataclass(frozen=True)
 class Affine:
-    """`constant + Σ coefficient * axis + Σ coefficient * term`, terms being no sums themselves."""
+    """`constant + Σ coefficient * axis + Σ coefficient * term`, terms being no sums themselves.
+
+    `strided` are further (index, dimension) pairs: an index times a stride that a call says.
+    """
 
     constant: int
     axes: tuple[tuple[Axis, int], ...]
     terms: tuple[tuple[Any, int], ...]
+    strided: tuple[tuple[Any, int], ...] = ()
 
     def coefficient(self, axis: Axis | None) -> int:
         return dict(self.axes).get(axis, 0) if axis is not None else 0
@@ -29,13 +36,17 @@ def affine(index: Any) -> Affine:
 
 @lru_cache(maxsize=1024)
 def linear(load: Any) -> Affine:
-    """The element offset of a load into its dense row-major array."""
+    """The element offset of a load into its array."""
     tensor, indices = load.args
-    stride, total = 1, make("Num", 0.0)
-    for extent, index in zip(reversed(tensor.args[2]), reversed(indices), strict=True):
-        total = total + index * stride
-        stride *= size_of(extent)
-    return affine(total)
+    total = make("Num", 0.0)
+    strided = []
+    pairs = list(enumerate(zip(indices, strides_of(tensor), strict=True)))
+    for dim, (index, stride) in reversed(pairs):
+        if stride is not None:
+            total = total + index * stride
+        elif tensor.args[2][dim] is not _ONE:
+            strided.append((index, dim))
+    return replace(affine(total), strided=tuple(strided))
 
 
 Parts = tuple[int, list[tuple[Any, int]], list[tuple[Any, int]]]

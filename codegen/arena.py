@@ -13,12 +13,13 @@ from ..choices import Choices, Staging
 from ..dtypes import DTYPES
 from ..errors import ScheduleError
 from ..knobs import Tile
+from ..layouts import alignment_of
 from ..roles import Contraction
 from ..shapes import shape_of
 from ..stages import Stage
 from .affine import linear
 from .atoms import Atom, atom
-from .slabs import CHUNK_BYTES, SlabLayout, slab_layout
+from .slabs import SlabLayout, slab_layout
 
 BARRIER_BYTES = 8
 
@@ -48,7 +49,7 @@ class Placed:
         cuts += [form.constant, *(scale for _, scale in form.terms)]
         if self.along.size % (self.layout.row_bytes // size):
             cuts.append(self.along.size)
-        return math.gcd(CHUNK_BYTES // size, *cuts) * size
+        return math.gcd(alignment_of(self.load.args[0]) // size, *cuts) * size
 
 
 @dataclass(frozen=True)

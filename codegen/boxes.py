@@ -10,7 +10,10 @@ from typing import Any
 from ..axes import Axis, size_of
 from ..dtypes import DTYPES
 from ..errors import ScheduleError
-from ..tensor_map import MOST_BOX, TensorMap
+from ..layouts import alignment_of, strides_of
+from ..open_plan import BufferMap
+from ..plan import Buffer
+from ..tensor_map import ADDRESS_ALIGNMENT_BYTES, MOST_BOX, Swizzle, TensorMap
 from .affine import affine
 from .arena import Placed
 
@@ -31,7 +34,7 @@ class Boxes:
     `dims` gives the index of each dimension of the map, innermost first.
     """
 
-    map: TensorMap
+    map: TensorMap | BufferMap
     dims: tuple[Any, ...]
     boxes: tuple[Box, ...]
 
@@ -44,17 +47,11 @@ def boxes_of(placed: Placed) -> Boxes:
     """
     inside = {placed.across, placed.along}
     load, layout = placed.load, placed.layout
-    name, dtype_name, extents = load.args[0].args
-    dtype = DTYPES[dtype_name]
-    size = dtype.size_bytes
-    sizes = tuple(size_of(extent) for extent in reversed(extents))
+    name, dtype_name, *_ = load.args[0].args
+    size = DTYPES[dtype_name].size_bytes
     dims = tuple(reversed(load.args[1]))
     for index in dims:
         _check(name, index, inside)
-    strides, stride = [], size
-    for extent in sizes[:-1]:
-        stride *= extent
-        strides.append(stride)
     row_dim = next(i for i, index in enumerate(dims) if placed.across in _axes(index))
     if placed.along not in _axes(dims[0]):
         raise _refused(name, f"its last index is {dims[0]}, wants one along {placed.along}")
@@ -67,10 +64,32 @@ def boxes_of(placed: Placed) -> Boxes:
     box = [1] * len(dims)
     box[0], box[row_dim] = width, rows
     try:
-        found = TensorMap(name, dtype, sizes, tuple(strides), tuple(box), layout.swizzle)
+        found = _map(load.args[0], tuple(box), layout.swizzle)
     except ScheduleError as error:
         raise _refused(name, str(error)) from error
     return Boxes(found, dims, tuple(_boxes(placed, rows, width)))
+
+
+def _map(array: Any, box: tuple[int, ...], swizzle: Swizzle) -> TensorMap | BufferMap:
+    """The map over an array; where a call says its lengths or strides, one that it completes.
+
+    Strides that a call says are taken to be multiples of what the array promises.
+    """
+    name, dtype_name, extents, *_ = array.args
+    dtype, strides = DTYPES[dtype_name], strides_of(array)
+    if alignment_of(array) < ADDRESS_ALIGNMENT_BYTES:
+        raise ScheduleError(
+            f"its address and strides are multiples of {alignment_of(array)} bytes, "
+            f"wants {ADDRESS_ALIGNMENT_BYTES}"
+        )
+    if strides[-1] != 1:
+        raise ScheduleError(f"its innermost stride is {strides[-1]}, wants 1")
+    open_ = BufferMap(name, dtype, box, swizzle)
+    stand_in = ADDRESS_ALIGNMENT_BYTES // dtype.size_bytes
+    steps = tuple(stand_in if stride is None else stride for stride in strides)
+    known = open_.at(Buffer(name, tuple(map(size_of, extents)), dtype, "input", steps))
+    is_known = None not in strides and all(extent.head == "Known" for extent in extents)
+    return known if is_known else open_
 
 
 def _boxes(placed: Placed, rows: int, width: int) -> Iterator[Box]:

@@ -9,12 +9,14 @@ from ..absence import Kinds
 from ..axes import Axis
 from ..choices import PLAIN, Choices
 from ..free import free
+from ..layouts import strides_of
+from ..open_plan import BufferMap, Length, Stride
 from ..tensor_map import TensorMap
 from ..terms import Term, subterms
 from .arena import Arena
 from .builder import Builder
 from .frames import Frame, Side
-from .ptx import Address, Register, Special, Symbol
+from .ptx import Address, Param, Register, Special, Symbol
 from .values import Value, kind_of
 
 
@@ -37,6 +39,7 @@ class Context:
     met: bool = True  # whether the block's warps met since a handed-over tile was last read
     warp_met: bool = True  # whether this warp's lanes did
     pointers: dict[str, str] = field(default_factory=dict)
+    given: dict[Length | Stride, Param] = field(default_factory=dict)
     grid: dict[Axis, Value] = field(default_factory=dict)
     bound: dict[Any, Value] = field(default_factory=dict)
     moving: dict[Register, int] = field(default_factory=dict)
@@ -46,7 +49,7 @@ class Context:
     sides: dict[Any, tuple[bool, bool]] = field(default_factory=dict)
     parts: dict[Any, Register] = field(default_factory=dict)
     slots: dict[Any, Register] = field(default_factory=dict)
-    maps: dict[TensorMap, str] = field(default_factory=dict)
+    maps: dict[TensorMap | BufferMap, str] = field(default_factory=dict)
     held: dict[Any, Any] = field(default_factory=dict)
     fragments: dict[Any, dict[tuple[int, int], list[Register]]] = field(default_factory=dict)
     state: set[Any] = field(default_factory=set)
@@ -122,7 +125,28 @@ class Context:
 
         return self.once(("pointer", array), emit)
 
-    def map_address(self, tensor_map: TensorMap) -> Register:
+    def length(self, axis: Axis) -> Register | int:
+        """How many elements an axis has: a number, or a register where the call says."""
+        extent = axis.extent
+        if extent.head == "Known":
+            return axis.size
+        name = str(extent.args[0])
+        given = self.given.setdefault(Length(name), Param("s32", f"n_{name}"))
+        return self.once(
+            ("length", name), lambda: self.builder.op("ld_param_s32", Address(Symbol(given.name)))
+        )
+
+    def stride_bytes(self, array: Any, dim: int) -> Register:
+        """The bytes between neighbours along a dimension, which the call says."""
+        name = str(array.args[0])
+        assert strides_of(array)[dim] is None, f"{name} has a number for stride {dim}"
+        given = self.given.setdefault(Stride(name, dim), Param("s64", f"s_{name}_{dim}"))
+        return self.once(
+            ("stride", name, dim),
+            lambda: self.builder.op("ld_param_s64", Address(Symbol(given.name))),
+        )
+
+    def map_address(self, tensor_map: TensorMap | BufferMap) -> Register:
         """The generic address of a tensor map, which is a parameter of the kernel."""
         others = sum(known.buffer == tensor_map.buffer for known in self.maps)
         number = f"_{others}" if others else ""

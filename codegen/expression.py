@@ -59,8 +59,8 @@ def _compute(ctx: Context, term: Any, frame: Frame) -> Value:
         tests = tuple(truth(ctx, operand, frame) for operand in operands)
         return emit_each(ctx, LOGIC[head], tests, frame, "pred")
     if head in INTEGER and all(_integral(operand) for operand in operands):
-        whole = tuple(_as_s32(operand) for operand in operands)
-        return emit_each(ctx, INTEGER[head], whole, frame, "s32")
+        given = tuple(whole(operand) for operand in operands)
+        return emit_each(ctx, INTEGER[head], given, frame, "s32")
     if head not in REAL:
         raise LoweringError(f"lowering: got {head} of real numbers: {term}; wants integers")
     return _real(ctx, term, tuple(real(ctx, operand, frame) for operand in operands), frame)
@@ -104,7 +104,8 @@ def _integral(value: Value) -> bool:
     return value.type == "s32"
 
 
-def _as_s32(value: Value) -> Value:
+def whole(value: Value) -> Value:
+    """An index as s32."""
     if value.is_constant:
         return Value("scalar", "s32", (int(value.words[0]),), value.depth)
     return value
@@ -145,7 +146,7 @@ def _where(ctx: Context, operands: tuple[Value, ...], frame: Frame) -> Value:
         return chosen if condition.words[0] else otherwise
     test = truth(ctx, condition, frame)
     if _integral(chosen) and _integral(otherwise) and "s32" in (chosen.type, otherwise.type):
-        row, values, type_ = "selp_s32", (_as_s32(chosen), _as_s32(otherwise)), "s32"
+        row, values, type_ = "selp_s32", (whole(chosen), whole(otherwise)), "s32"
     else:
         row, type_ = "selp_f32", "f32"
         values = (real(ctx, chosen, frame), real(ctx, otherwise, frame))
@@ -161,7 +162,7 @@ def _where(ctx: Context, operands: tuple[Value, ...], frame: Frame) -> Value:
 def _compare(ctx: Context, head: str, operands: tuple[Value, ...], frame: Frame) -> Value:
     on_real, on_integer = COMPARE[head]
     if all(_integral(operand) for operand in operands):
-        emit, pair = on_integer, tuple(_as_s32(operand) for operand in operands)
+        emit, pair = on_integer, tuple(whole(operand) for operand in operands)
     else:
         emit, pair = on_real, tuple(real(ctx, operand, frame) for operand in operands)
     return emit_each(ctx, lambda b, x, y: emit(b, _register(ctx, x), y), pair, frame, "pred")

@@ -34,7 +34,7 @@ class Side:
     origin: Register | None = None
     moving: Register | int = 0
     moving_step: int = 1
-    bound: int | None = None
+    bound: Register | int | None = None
     interleave: int = 1
     ahead: int = 0
     own: Register | None = None

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..absence import Kinds, absence_of
-from ..axes import size_of
+from ..axes import extent_of
 from ..dtypes import DTYPES
+from ..layouts import alignment_of, strides_of
 from ..machines import machine
-from ..plan import Buffer, Launch, Plan, Pointer, Role
+from ..open_plan import OpenBuffer, OpenLaunch, OpenPlan
+from ..plan import Role
 from ..scheduling import Scheduled
+from ..terms import subterms
 from .arena import arena
 from .lowering import Lowered, lower
 from .ptx import PTX_VERSION, Module
@@ -25,7 +28,7 @@ from .tiling import tile_program
 class Generated:
     """The plan that runs, and the tile programs that it was made of."""
 
-    plan: Plan
+    plan: OpenPlan
     tiles: tuple[TileProgram, ...]
 
 
@@ -65,7 +68,7 @@ def generate(stages: Sequence[Scheduled], inputs: Sequence[Any], target: str) ->
             for made in each.stage.targets
         ),
     )
-    plan = Plan(emit(module), target, tuple(map(_launch, lowered)), buffers)
+    plan = OpenPlan(emit(module), target, tuple(map(_launch, lowered)), buffers, _hints(stages))
     return Generated(plan, tuple(programs))
 
 
@@ -78,17 +81,29 @@ def _residency(each: Scheduled, target: str) -> Residency:
     )
 
 
-def _launch(each: Lowered) -> Launch:
-    return Launch(
+def _launch(each: Lowered) -> OpenLaunch:
+    return OpenLaunch(
         entry=each.entry.name,
-        grid=each.grid,
+        tiles=each.tiles,
         block=each.block,
         shared_bytes=each.shared_bytes,
-        arguments=(*(Pointer(name) for name in each.arrays), *each.maps),
+        arguments=each.arguments,
         instructions=each.instructions,
     )
 
 
-def _buffer(array: Any, role: Role) -> Buffer:
-    name, dtype, extents = array.args
-    return Buffer(name, tuple(map(size_of, extents)), DTYPES[dtype], role)
+def _buffer(array: Any, role: Role) -> OpenBuffer:
+    name, dtype, extents, *_ = array.args
+    shape = tuple(map(extent_of, extents))
+    return OpenBuffer(name, shape, DTYPES[dtype], role, strides_of(array), alignment_of(array))
+
+
+def _hints(stages: Sequence[Scheduled]) -> dict[str, int]:
+    """Typical lengths, by the name of the extent that a call gives."""
+    targets = [target for stage in stages for target in stage.stage.targets]
+    nodes = subterms(
+        *(axis for target in targets for axis in target.axes), *(t.expr for t in targets)
+    )
+    extents = [node.args[1] for node in nodes if node.head == "Ax"]
+    extents += [extent for node in nodes if node.head == "Array" for extent in node.args[2]]
+    return {extent.args[0]: extent.args[1] for extent in extents if extent.head == "Symbol"}

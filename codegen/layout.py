@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..axes import Axis
+from ..axes import Axis, extent_of
+from ..open_plan import Extent
 from .affine import linear
 from .atoms import Atom, atom
 from .context import Context
@@ -26,22 +27,33 @@ class Layout:
         self.roles = program.roles
         self.warps = program.warps
         self.accumulators = program.outer if self.roles.fold is not None else program.inner
-        self.blocks = self._place()
-
-    def _place(self) -> int:
-        """How many blocks there are; binds this block's indices."""
-        geometry = self.accumulators
-        rows = self._tiles(self.roles.row, self.row_extent)
-        columns = self._tiles(
-            self.roles.column,
-            atom(geometry.atom).columns * geometry.column_atoms * geometry.column_warps,
+        batch = tuple(reversed(self.roles.batch))
+        parts = [(self.roles.row, self.row_extent), (self.roles.column, self.column_extent)]
+        parts += [(axis, 1) for axis in batch]
+        self.factors: tuple[tuple[Extent, int], ...] = tuple(
+            (extent_of(axis.extent), per) for axis, per in parts if axis is not None
         )
-        batch = [axis.size for axis in reversed(self.roles.batch)]
         with self.builder.of("the block's place in the grid"):
-            self.row_tile, self.column_tile, *indices = self._digits([rows, columns, *batch])
-        for axis, index in zip(reversed(self.roles.batch), indices, strict=True):
+            counts = [self._tiles(axis, per) for axis, per in parts]
+            self.row_tile, self.column_tile, *indices = self._digits(counts)
+        self.counts = counts
+        for axis, index in zip(batch, indices, strict=True):
             self.ctx.grid[axis] = Value("scalar", "s32", (index,), 0)
-        return rows * columns * math.prod(batch)
+
+    def blocks(self) -> Register | int:
+        """How many tiles there are in all."""
+        known = math.prod(count for count in self.counts if isinstance(count, int))
+        total: Register | int = known
+        for count in self.counts:
+            if isinstance(count, Register):
+                total = count if total == 1 else self.builder.op("mul_lo_s32", count, total)
+        return total
+
+    @property
+    def column_extent(self) -> int:
+        """How many columns of accumulators a block has."""
+        geometry = self.accumulators
+        return atom(geometry.atom).columns * geometry.column_atoms * geometry.column_warps
 
     @property
     def row_extent(self) -> int:
@@ -49,13 +61,20 @@ class Layout:
         inner = self.program.inner
         return atom(inner.atom).rows * inner.row_atoms * inner.row_warps
 
-    @staticmethod
-    def _tiles(axis: Axis | None, extent: int) -> int:
-        return -(-axis.size // extent) if axis is not None else 1
+    def _tiles(self, axis: Axis | None, per: int) -> Register | int:
+        """How many tiles an axis has."""
+        length = self.ctx.length(axis) if axis is not None else 1
+        if isinstance(length, int):
+            return -(-length // per)
+        if per == 1:
+            return length
+        return self.builder.op("div_u32", self.builder.op("add_s32", length, per - 1), per)
 
-    def _digits(self, bases: list[int]) -> list[Any]:
+    def _digits(self, bases: list[Register | int]) -> list[Any]:
         """The digits of the block's number, the lowest first; 0 where a base has one value."""
-        moving = [place for place, base in enumerate(bases) if base > 1]
+        moving = [
+            place for place, base in enumerate(bases) if isinstance(base, Register) or base > 1
+        ]
         digits: list[Any] = [0] * len(bases)
         rest = self.ctx.block_number() if moving else None
         for place in moving:
@@ -75,7 +94,6 @@ class Layout:
         geometry = self.program.inner
         kind = atom(geometry.atom)
         extent = self.row_extent
-        size = self.roles.row.size if self.roles.row is not None else 1
         return Side(
             axis=self.roles.row,
             offsets=repeat(row_offsets(kind.c), geometry.row_atoms, kind.rows),
@@ -83,15 +101,14 @@ class Layout:
             warp_step=kind.rows * geometry.row_atoms,
             warps=geometry.row_warps,
             origin=self._origin(self.row_tile, extent),
-            bound=size if size % extent else None,
+            bound=self._bound(self.roles.row, extent),
         )
 
     def column_side(self) -> Side:
         geometry = self.accumulators
         kind = atom(geometry.atom)
         warp_step = kind.columns * geometry.column_atoms
-        extent = warp_step * geometry.column_warps
-        size = self.roles.column.size if self.roles.column is not None else 1
+        extent = self.column_extent
         turns = self._interleave(kind, geometry.column_atoms)
         return Side(
             axis=self.roles.column,
@@ -102,8 +119,13 @@ class Layout:
             warps=geometry.column_warps,
             warp_stride=geometry.row_warps,
             origin=self._origin(self.column_tile, extent),
-            bound=size if size % extent else None,
+            bound=self._bound(self.roles.column, extent),
         )
+
+    def _bound(self, axis: Axis | None, extent: int) -> Register | int | None:
+        """Where an axis ends, if the last of its tiles may reach past its end."""
+        length = self.ctx.length(axis) if axis is not None else 1
+        return None if isinstance(length, int) and length % extent == 0 else length
 
     def _interleave(self, kind: Atom, atoms: int) -> int:
         """How many column atoms take turns: as many as make a lane's columns one wide load.
@@ -131,7 +153,7 @@ class Layout:
         return Side(axis=None, offsets=column_offsets(kind.c), lane_steps=(0,) * 5)
 
     def fold_side(
-        self, moving: Register | int, block: int, bound: int | None, ahead: int = 0
+        self, moving: Register | int, block: int, bound: Register | int | None, ahead: int = 0
     ) -> Side:
         geometry = self.program.inner
         kind = atom(geometry.atom)

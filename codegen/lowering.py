@@ -8,8 +8,9 @@ from typing import Any
 
 from ..absence import NOWHERE, ZERO, Kinds, absence_of, identity_kinds
 from ..notation import pretty
-from ..plan import Dim3
-from ..tensor_map import MAP_ALIGNMENT_BYTES, MAP_BYTES, TensorMap
+from ..open_plan import OpenArgument, Tiles
+from ..plan import Dim3, Pointer
+from ..tensor_map import MAP_ALIGNMENT_BYTES, MAP_BYTES
 from ..terms import subterms
 from .arena import Arena
 from .atoms import atom
@@ -42,23 +43,22 @@ from .tile import (
     TileProgram,
     walk,
 )
-from .tiles import Tiles
+from .tiles import TilesInTurn
 from .turns import begin_turns, own_turn
 from .values import Value
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """A kernel's entry, its grid and block, the arrays that it takes, and its shared bytes.
+    """A kernel's entry, its grid and block, its arguments, and its shared bytes.
 
     `instructions` are those that a warp executes, by class.
     """
 
     entry: Entry
-    grid: Dim3
+    tiles: Tiles
     block: Dim3
-    arrays: tuple[str, ...]
-    maps: tuple[TensorMap, ...]
+    arguments: tuple[OpenArgument, ...]
     shared_bytes: int
     instructions: Mapping[str, float]
 
@@ -90,7 +90,7 @@ class _Kernel:
         )
         self.at_end: Callable[[], None] = lambda: None
         begin_turns(self.ctx, program.warps)
-        self.tiles = Tiles(self.ctx) if self.choices.grid == "persistent" else None
+        self.tiles = TilesInTurn(self.ctx) if self.choices.grid == "persistent" else None
         self.layout = Layout(self.ctx, program)
         if self.choices.roles == "producer":
             self.ctx.barrier_threads = 32 * self.layout.warps
@@ -110,7 +110,7 @@ class _Kernel:
         for op in self.program.ops:
             self.emit(op)
         if self.tiles is not None:
-            self.tiles.next(self.layout.blocks, self.at_end)
+            self.tiles.next(self.layout.blocks(), self.at_end)
         self.builder.put("ret")
         if self.upper_half is not None:
             paired(self.builder, self.upper_half)
@@ -123,7 +123,11 @@ class _Kernel:
         ]
         entry = Entry(
             name=self.program.name,
-            params=(*(Param("u64", name) for name in self.ctx.pointers.values()), *maps),
+            params=(
+                *(Param("u64", name) for name in self.ctx.pointers.values()),
+                *self.ctx.given.values(),
+                *maps,
+            ),
             body=tuple(self.builder.statements()),
             reqntid=block,
             maxnreg=self.most_registers(threads),
@@ -131,10 +135,9 @@ class _Kernel:
         )
         return Lowered(
             entry,
-            grid=(self.grid(), 1, 1),
+            tiles=self.grid(),
             block=block,
-            arrays=tuple(self.arrays),
-            maps=tuple(self.ctx.maps),
+            arguments=(*map(Pointer, self.arrays), *self.ctx.given, *self.ctx.maps),
             shared_bytes=self.arena.size_bytes,
             instructions=self.executed(threads),
         )
@@ -151,9 +154,9 @@ class _Kernel:
         changes = threads > consumers and self.residency.reassigned(consumers) is not None
         return None if changes else self.choices.regs.most
 
-    def grid(self) -> int:
-        blocks = self.layout.blocks
-        return blocks if self.tiles is None else min(blocks, self.residency.resident_blocks)
+    def grid(self) -> Tiles:
+        most = None if self.tiles is None else self.residency.resident_blocks
+        return Tiles(self.layout.factors, most)
 
     def emit(self, op: Any) -> None:
         with self.builder.of(_title(op)):

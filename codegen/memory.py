@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..dtypes import DTYPES, Dtype
 from ..errors import LoweringError
+from ..layouts import alignment_of
 from ..terms import make
 from .affine import Affine, linear
 from .context import Context
@@ -67,10 +69,10 @@ def granularity(side: Side) -> int:
     return math.gcd(*parts) if parts else 0
 
 
-def alignment(form: Affine, frame: Frame, dtype: Dtype) -> int:
+def alignment(array: Any, form: Affine, frame: Frame, dtype: Dtype) -> int:
     """Bytes that divide the address of the element at offset 0, for every thread; 16 at most."""
     rows, columns = frame.row, frame.column
-    terms = [16 // dtype.size_bytes, form.constant]
+    terms = [alignment_of(array) // dtype.size_bytes, form.constant]
     for axis, scale in form.axes:
         side = rows if axis is rows.axis else columns if axis is columns.axis else None
         terms.append(scale * (granularity(side) if side is not None else 1))
@@ -99,7 +101,7 @@ def access(ctx: Context, load: Any, frame: Frame) -> Access:
         )
         for row, column in places(kind, frame)
     )
-    return Access(elements, alignment(form, frame, dtype), depth)
+    return Access(elements, alignment(load.args[0], form, frame, dtype), depth)
 
 
 def inside(ctx: Context, frame: Frame, kind: str, place: Place) -> Any:
@@ -125,11 +127,11 @@ def _bases(ctx: Context, load: Any, form: Affine, frame: Frame, dtype: Dtype) ->
     There is one, or one for each row or column on which a part of the index depends that is not
     affine. Parts known before every loop are summed there; the others where they are known.
     """
-    from .expression import compute
+    from .expression import compute, whole
 
     rows, columns = frame.row, frame.column
     fixed: list[tuple[Any, int]] = []
-    moving: list[tuple[Value, int]] = []
+    moving: list[tuple[Value, Register | int]] = []
     constant = form.constant
     for axis, scale in form.axes:
         side = rows if axis is rows.axis else columns if axis is columns.axis else None
@@ -148,19 +150,22 @@ def _bases(ctx: Context, load: Any, form: Affine, frame: Frame, dtype: Dtype) ->
         else:
             constant += scale * (side.moving + side.ahead)
     moving += [(compute(ctx, term, frame), scale) for term, scale in form.terms]
+    for index, dim in form.strided:
+        stride = ctx.stride_bytes(load.args[0], dim)
+        moving.append((whole(compute(ctx, index, frame)), stride))
     array = load.args[0].args[0]
     name = ("base", array, constant, tuple(fixed))
     start = ctx.once(name, lambda: _sum(ctx, ctx.pointer(array), constant, fixed, dtype))
     address = Value("scalar", "s32", (start,), 0)
-    for value, scale in sorted(moving, key=lambda part: (len(part[0].words), part[0].depth)):
-        address = _moved(ctx, address, value, scale, frame, dtype)
+    for value, step in sorted(moving, key=lambda part: (len(part[0].words), part[0].depth)):
+        address = _moved(ctx, address, value, step, frame, dtype)
     return address, address.depth
 
 
 def _moved(
-    ctx: Context, address: Value, value: Value, scale: int, frame: Frame, dtype: Dtype
+    ctx: Context, address: Value, value: Value, scale: Register | int, frame: Frame, dtype: Dtype
 ) -> Value:
-    """Addresses `scale * value` elements further on."""
+    """Addresses `scale * value` elements further on; a scale in a register is in bytes."""
     name = ("moved", address.words, value.words, scale)
     if name not in ctx.memo:
         depth = max(address.depth, value.depth)
@@ -176,12 +181,20 @@ def _moved(
 
 
 def _sum(
-    ctx: Context, start: Register, constant: int, parts: list[tuple[Any, int]], dtype: Dtype
+    ctx: Context,
+    start: Register,
+    constant: int,
+    parts: Sequence[tuple[Any, Register | int]],
+    dtype: Dtype,
 ) -> Register:
-    """start + size * (constant + Σ scale * word), in 64 bits."""
+    """start + size * (constant + Σ scale * word), in 64 bits; scales in registers are in bytes."""
     b = ctx.builder
     address = start
     for word, scale in parts:
+        if isinstance(scale, Register):
+            wide = b.op("cvt_s64_s32", word) if isinstance(word, Register) else word
+            address = address if wide == 0 else b.op("mad_lo_s64", scale, wide, address)
+            continue
         step_bytes = scale * dtype.size_bytes
         if isinstance(word, int):
             constant += scale * word
@@ -250,7 +263,9 @@ def _runs(
 
 def _uniform(side: Side) -> int:
     """How many neighbours, from a multiple of that many on, lie inside or outside together."""
-    return 16 if side.bound is None else math.gcd(16, side.bound, granularity(side))
+    if side.bound is None:
+        return 16
+    return 1 if isinstance(side.bound, Register) else math.gcd(16, side.bound, granularity(side))
 
 
 def load_words(

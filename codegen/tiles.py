@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .context import Context
-from .ptx import Label, Special
+from .ptx import Label, Register, Special
 
 TILE_DONE = "tile_done"  # where threads go that have no further part in a tile
 
 
-class Tiles:
+class TilesInTurn:
     """A loop around the whole kernel; all that stands in it is computed anew for each tile.
 
     It is no loop of the builder's: nothing in it is known before it, so nothing leaves it.
@@ -24,7 +24,7 @@ class Tiles:
             b.put("mov_special", d=self.number, a=Special("ctaid.x"))
         b.mark("next_tile")
 
-    def next(self, tiles: int, at_end: Callable[[], None]) -> None:
+    def next(self, tiles: Register | int, at_end: Callable[[], None]) -> None:
         """Shared memory is free once all warps are here; then the tile a grid further on."""
         b = self.ctx.builder
         b.mark(TILE_DONE)

@@ -25,6 +25,10 @@ class Axis(Term):
         if not name.isidentifier():
             raise ExpressionError(f"axis: got the name {name!r}, wants an identifier such as 'n'")
         if isinstance(extent, str):
+            if not extent.isidentifier():
+                raise ExpressionError(
+                    f"axis {name!r}: got the symbolic extent {extent!r}, wants an identifier"
+                )
             if hint is None or hint < 0:
                 raise ExpressionError(
                     f"axis {name!r}: the symbolic extent {extent!r} wants hint=<a typical length>, "
@@ -97,3 +101,8 @@ class Axis(Term):
 def size_of(extent: Extent) -> int:
     """A known extent's value, a symbolic one's hint."""
     return int(extent.args[0] if extent.head == "Known" else extent.args[1])
+
+
+def extent_of(extent: Extent) -> int | str:
+    """A known extent's value, a symbolic one's name."""
+    return extent.args[0]  # type: ignore[no-any-return]

@@ -11,6 +11,7 @@ import numpy as np
 
 from .errors import InputError
 from .notices import CopyWarning
+from .plan import Plan
 from .record import Record, Spec
 from .runtime.arrays import ALIGNMENT_BYTES, View, dense_strides, view
 
@@ -21,9 +22,11 @@ _USER_FRAME = 6  # from `warnings.warn` up to whoever called the kernel
 class Bound:
     """The arrays of one call: inputs by name, and for each output the caller's array or None.
 
-    `device` is the CUDA ordinal on which all of them lie, None for host memory.
+    `device` is the CUDA ordinal on which all of them lie, None for host memory. `plan` is what
+    runs for them.
     """
 
+    plan: Plan
     inputs: dict[str, View]
     outputs: tuple[View | None, ...]
     device: int | None
@@ -51,7 +54,7 @@ def bind(record: Record, arrays: Mapping[str, Any], out: Any) -> Bound:
     found += [(f"output {spec.name!r}", view_) for spec, view_ in given if view_ is not None]
     device = _one_place(record.name, found)
     _check_overlaps(record.name, found, len(inputs))
-    return Bound(inputs, outputs, device)
+    return Bound(record.plan.at({}, {}), inputs, outputs, device)
 
 
 def _check_names(record: Record, arrays: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .layouts import array_term
 from .terms import Term, make, rewrite, subterms
 
 
@@ -31,7 +32,7 @@ class Naming:
                 new = make("Ax", fresh, extents.get(node.args[1], node.args[1]))
             else:
                 sizes = tuple(extents.get(extent, extent) for extent in node.args[2])
-                new = make("Array", fresh, node.args[1], sizes)
+                new = array_term(fresh, node.args[1], sizes)
             self.forward[node], self.backward[new] = new, node
 
     def canonical(self, term: Any) -> Any:

@@ -99,7 +99,7 @@ def _place(request: Request, terms: tuple[Any, ...]) -> Place:
 
 def _input(array: Any, request: Request) -> Spec:
     """An input's shape, its axes named as the first load that reads it by plain axes does."""
-    name, dtype, extents = array.args
+    name, dtype, extents, *_ = array.args
     axes: list[str] = [f"axis {i}" for i in range(len(extents))]
     for _, expr, _, _ in request.outputs:
         for node in subterms(expr):
@@ -107,12 +107,18 @@ def _input(array: Any, request: Request) -> Spec:
                 for place, index in enumerate(node.args[1]):
                     if index.head == "Idx" and axes[place].startswith("axis "):
                         axes[place] = index.args[0].name
-    return Spec(name, tuple(map(size_of, extents)), DTYPES[dtype], tuple(axes))
+    return _spec(name, extents, dtype, axes)
 
 
 def _output(root: Root) -> Spec:
     name, _, axes, dtype = root
-    return Spec(name, tuple(axis.size for axis in axes), dtype, tuple(axis.name for axis in axes))
+    return _spec(name, [axis.extent for axis in axes], dtype.name, [axis.name for axis in axes])
+
+
+def _spec(name: str, extents: Sequence[Any], dtype: str, axes: Sequence[str]) -> Spec:
+    lengths = tuple(each.args[0] if each.head == "Symbol" else None for each in extents)
+    given = lengths if any(lengths) else ()
+    return Spec(name, tuple(map(size_of, extents)), DTYPES[dtype], tuple(axes), given)
 
 
 def _flop(stages: tuple[Stage, ...]) -> float:

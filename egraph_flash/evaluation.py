@@ -272,7 +272,7 @@ def _bind_extents(root: Term, arrays: Mapping[str, Array]) -> dict[Extent, int]:
     for node in subterms(root):
         if node.head != "Array":
             continue
-        name, _, extents = node.args
+        name, _, extents, *_ = node.args
         if name not in arrays:
             raise InputError(f"evaluate: no array for the tensor {name!r}, got {sorted(arrays)}")
         shape = np.shape(arrays[name])

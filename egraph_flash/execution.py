@@ -13,6 +13,7 @@ from . import debug, runtime
 from .binding import Bound
 from .dtypes import Array
 from .errors import DeviceError, InputError
+from .plan import Launch, Plan
 from .record import Record
 from .runtime import device, results, streams
 from .runtime.assembler import Assembly
@@ -46,11 +47,11 @@ def choose(record: Record, bound: Bound, forced: str | None) -> Backend:
     return "gpu" if fits else "sim"
 
 
-def simulation_s(record: Record) -> float | None:
+def simulation_s(plan: Plan) -> float | None:
     """About how long simulating one call takes, in seconds; None where the work is not known."""
     from .simulator import predicted_seconds
 
-    launches = [launch for launch in record.plan.launches if 0 not in launch.grid]
+    launches = _launches(plan)
     if not all(launch.instructions for launch in launches):
         return None
     return sum(
@@ -59,12 +60,12 @@ def simulation_s(record: Record) -> float | None:
     )
 
 
-def simulation_notice(record: Record) -> str:
+def simulation_notice(record: Record, plan: Plan) -> str:
     """What a user reads before a simulation that they did not ask for.
 
     Raises DeviceError where it would take longer than a user wants to wait.
     """
-    seconds = simulation_s(record)
+    seconds = simulation_s(plan)
     takes = "for an unknown time" if seconds is None else f"for about {max(1, round(seconds))} s"
     what = f"{record.name}: no GPU fits target {record.target} (present: {device.listed()})"
     if seconds is not None and seconds > PATIENCE_S:
@@ -83,15 +84,17 @@ def simulate(record: Record, bound: Bound) -> tuple[Any, Counters]:
     started = time.perf_counter()
     outputs = [spec.name for spec in record.outputs]
     counters = run(
-        record.plan.ptx,
-        _launches(record),
+        bound.plan.ptx,
+        _launches(bound.plan),
         held,
         target=record.target,
-        uninitialised=[*outputs, *(buffer.name for buffer in record.plan.having("workspace"))],
+        uninitialised=[*outputs, *(buffer.name for buffer in bound.plan.having("workspace"))],
         complete=outputs,
         trace=debug.say if debug.level() >= debug.TRACE else None,
     )
-    debug.show(1, lambda: _line(record, f"simulated in {time.perf_counter() - started:.2f} s"))
+    debug.show(
+        1, lambda: _line(record, bound.plan, f"simulated in {time.perf_counter() - started:.2f} s")
+    )
     return _hand_back(record, bound, held), counters
 
 
@@ -107,26 +110,26 @@ def run_on_gpu(record: Record, bound: Bound, assembly: Assembly, stream: Any) ->
         buffers: dict[str, Any] = dict(_host_buffers(record, bound))
         outputs = tuple(spec.name for spec in record.outputs)
         options |= {"stream": stream, "outputs": outputs}
-        elapsed_us = runtime.run(record.plan.ptx, _launches(record), buffers, **options)
+        elapsed_us = runtime.run(bound.plan.ptx, _launches(bound.plan), buffers, **options)
         result = _hand_back(record, bound, buffers)
     else:
         handle = streams.choose(stream, bound.inputs.values())
         buffers, result = _device_buffers(record, bound, handle, chosen=stream is not None)
         elapsed_us = runtime.run(
-            record.plan.ptx, _launches(record), buffers, stream=handle, **options
+            bound.plan.ptx, _launches(bound.plan), buffers, stream=handle, **options
         )
-    debug.show(1, lambda: _line(record, f"measured {elapsed_us:,.1f} µs", assembly))
+    debug.show(1, lambda: _line(record, bound.plan, f"measured {elapsed_us:,.1f} µs", assembly))
     return result
 
 
-def _launches(record: Record) -> Sequence[Any]:
-    return [launch for launch in record.plan.launches if 0 not in launch.grid]
+def _launches(plan: Plan) -> Sequence[Launch]:
+    return [launch for launch in plan.launches if 0 not in launch.grid]
 
 
 def _host_buffers(record: Record, bound: Bound) -> dict[str, Array]:
     """All buffers as numpy; what is to be written starts as NaN, so that a gap would show."""
     held: dict[str, Array] = {}
-    for buffer in record.plan.buffers:
+    for buffer in bound.plan.buffers:
         if buffer.role == "input":
             host = bound.inputs[buffer.name].host
             assert host is not None
@@ -158,7 +161,7 @@ def _device_buffers(
     """All buffers on the inputs' GPU, and what the call returns."""
     assert bound.device is not None
     buffers: dict[str, Any] = dict(bound.inputs)
-    for buffer in record.plan.having("workspace"):
+    for buffer in bound.plan.having("workspace"):
         held = runtime.DeviceArray(buffer.shape, buffer.dtype, bound.device, stream)
         buffers[buffer.name] = held
     made = []
@@ -176,10 +179,10 @@ def _device_buffers(
     return buffers, made[0] if len(made) == 1 else tuple(made)
 
 
-def _line(record: Record, took: str, assembly: Assembly | None = None) -> str:
+def _line(record: Record, plan: Plan, took: str, assembly: Assembly | None = None) -> str:
     entries = {entry.name: entry for entry in assembly.entries} if assembly else {}
     parts = []
-    for launch in record.plan.launches:
+    for launch in plan.launches:
         entry = entries.get(launch.entry)
         taken = f", {entry.registers} registers" if entry else ""
         parts.append(f"{launch}{taken}")

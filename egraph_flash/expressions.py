@@ -9,6 +9,7 @@ from .axes import Axis
 from .dtypes import Dtype
 from .errors import ExpressionError
 from .free import free
+from .layouts import ALIGNMENT_BYTES, Strides, array_term, check_strides
 from .terms import Term, make
 
 inf = float("inf")
@@ -160,11 +161,23 @@ class Tensor(Operand):
 
     `k[b, h // 4, n, d]` reads at other indices: any quasi-affine expression of axes (+, -, *, //
     and % by constants, min, max) or an element of an integer tensor at such an index.
+
+    Without `strides` its elements lie row-major without gaps; `strides` gives one for each axis,
+    in elements, None being one that is read off the array at each call. `alignment_bytes` divides
+    the address of its first element and every stride but those of 1.
     """
 
     __slots__ = ("_expr", "axes", "dtype", "name", "term")
 
-    def __init__(self, name: str, axes: tuple[Axis, ...], dtype: Dtype) -> None:
+    def __init__(
+        self,
+        name: str,
+        axes: tuple[Axis, ...],
+        dtype: Dtype,
+        *,
+        strides: Strides | None = None,
+        alignment_bytes: int = ALIGNMENT_BYTES,
+    ) -> None:
         if not name.isidentifier():
             raise ExpressionError(f"tensor: got the name {name!r}, wants an identifier")
         if dtype.name not in dtypes.DTYPES:
@@ -173,7 +186,9 @@ class Tensor(Operand):
             raise ExpressionError(f"tensor {name!r}: got axes {axes}, wants each axis once")
         _check_names(f"tensor {name!r}", axes)
         self.name, self.axes, self.dtype = name, tuple(axes), dtype
-        self.term = make("Array", name, dtype.name, tuple(axis.extent for axis in axes))
+        check_strides(f"tensor {name!r}", len(axes), strides, alignment_bytes, dtype.size_bytes)
+        extents = [axis.extent for axis in axes]
+        self.term = array_term(name, dtype.name, extents, strides, alignment_bytes)
         self._expr: Expr = make("Load", self.term, tuple(axis.index for axis in axes))
 
     @property

@@ -96,7 +96,8 @@ class Kernel:
 
     @property
     def plan(self) -> Plan:
-        return self.record.plan
+        """The launches, at typical lengths and for arrays without gaps where a call says them."""
+        return self.record.plan.typical
 
     @property
     def inputs(self) -> tuple[Spec, ...]:
@@ -115,7 +116,7 @@ class Kernel:
 
     @property
     def ptx(self) -> str:
-        return self.plan.ptx
+        return self.record.plan.ptx
 
     @functools.cached_property
     def assembly(self) -> Assembly:
@@ -173,7 +174,7 @@ class Kernel:
         if execution.choose(self.record, bound, forced) == "gpu":
             return execution.run_on_gpu(self.record, bound, self.assembly, stream)
         if forced is None:
-            notice = execution.simulation_notice(self.record)
+            notice = execution.simulation_notice(self.record, bound.plan)
             if not self._warned:
                 warnings.warn(notice, SimulationWarning, stacklevel=3)
                 self._warned = True

@@ -231,7 +231,7 @@ def _simulate(
     ladder: Ladder, built: Sequence[Compiled], seed: int, jobs: int, progress: Progress
 ) -> Ladder:
     kernels = {made.rung: made.kernel for made in built}
-    seconds = [execution.simulation_s(kernel.record) or 0.0 for kernel in kernels.values()]
+    seconds = [execution.simulation_s(kernel.plan) or 0.0 for kernel in kernels.values()]
     about_s = max(sum(seconds) / min(jobs, len(built)), *seconds, 1.0)
     doing = f"of {len(built)} rungs; about {about_s:,.0f} s in all"
     progress(f"simulating 1 {doing}")

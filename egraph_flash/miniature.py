@@ -11,6 +11,7 @@ from .axes import Axis
 from .dtypes import Array
 from .evaluation import evaluate
 from .indices import bounds
+from .layouts import array_term
 from .terms import Term, make, rewrite, subterms
 
 _FOLDED, _PARALLEL = 11, 3  # lengths: odd, so that no block divides them
@@ -77,7 +78,7 @@ class Miniature:
                 lengths[tensor] = [max(pair) for pair in zip(known, needed, strict=True)]
         for tensor, sizes in lengths.items():
             extents = tuple(make("Known", size) for size in sizes)
-            self.change[tensor] = make("Array", tensor.args[0], tensor.args[1], extents)
+            self.change[tensor] = array_term(tensor.args[0], tensor.args[1], extents)
 
     def _reach(self, index: Any) -> int:
         """How long a dimension must be for an index into it."""
@@ -94,7 +95,7 @@ class Miniature:
 
 
 def _values(array: Any, random: np.random.Generator) -> Array:
-    _, dtype, extents = array.args
+    _, dtype, extents, *_ = array.args
     shape = tuple(extent.args[0] for extent in extents)
     if dtype.startswith("i"):
         return random.integers(0, _INTEGERS, shape)

@@ -16,15 +16,20 @@ Dim3 = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Buffer:
-    """A dense row-major array in global memory: `shape` in elements of `dtype`."""
+    """An array in global memory: `shape` and `strides` in elements of `dtype`, outermost first.
+
+    Memory that a kernel's caller does not give is made without gaps.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: Dtype
     role: Role
+    strides: tuple[int, ...]
 
     @property
     def size_bytes(self) -> int:
+        """Of the elements; gaps that strides leave are not counted."""
         return math.prod(self.shape) * self.dtype.size_bytes
 
 
@@ -97,3 +102,12 @@ class Plan:
     @property
     def workspace_bytes(self) -> int:
         return sum(buffer.size_bytes for buffer in self.having("workspace"))
+
+
+def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements.
+
+    >>> dense_strides((2, 3, 4))
+    (12, 4, 1)
+    """
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))

@@ -9,18 +9,33 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .dtypes import DTYPES, Dtype
-from .plan import Argument, Buffer, Launch, Plan, Pointer, Scalar
+from .open_plan import (
+    BufferMap,
+    Length,
+    OpenArgument,
+    OpenBuffer,
+    OpenLaunch,
+    OpenPlan,
+    Stride,
+    Tiles,
+)
+from .plan import Pointer, Scalar
 from .tensor_map import TensorMap
 
 
 @dataclass(frozen=True)
 class Spec:
-    """One input or output: a dense row-major array of `shape`, one axis name a dimension."""
+    """One input or output: an array of `shape`, one axis name a dimension.
+
+    `lengths` names the extents that a call gives, for which `shape` has typical numbers; it
+    is empty where there is none.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: Dtype
     axes: tuple[str, ...]
+    lengths: tuple[str | None, ...] = ()
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{axis}={n}" for axis, n in zip(self.axes, self.shape, strict=True))
@@ -122,7 +137,7 @@ class Record:
     cost: Cost
     passes: int
     tile: str
-    plan: Plan
+    plan: OpenPlan
     inputs: tuple[Spec, ...]
     outputs: tuple[Spec, ...]
     flop: float | None = None
@@ -143,9 +158,13 @@ def to_json(record: Record) -> str:
             "tile": record.tile,
             "ptx": record.plan.ptx,
             "launches": [_launch_fields(launch) for launch in record.plan.launches],
-            "buffers": [_fields(buffer, "role") for buffer in record.plan.buffers],
-            "inputs": [_fields(spec, "axes") for spec in record.inputs],
-            "outputs": [_fields(spec, "axes") for spec in record.outputs],
+            "hints": dict(record.plan.hints),
+            "buffers": [
+                _fields(buffer, "role", "strides", "alignment_bytes")
+                for buffer in record.plan.buffers
+            ],
+            "inputs": [_fields(spec, "axes", "lengths") for spec in record.inputs],
+            "outputs": [_fields(spec, "axes", "lengths") for spec in record.outputs],
             "flop": record.flop,
         }
     )
@@ -154,9 +173,7 @@ def to_json(record: Record) -> str:
 def from_json(text: str) -> Record:
     """The record that `to_json` wrote; ValueError, KeyError or TypeError for any other text."""
     read = json.loads(text)
-    buffers = tuple(
-        Buffer(b["name"], tuple(b["shape"]), DTYPES[b["dtype"]], b["role"]) for b in read["buffers"]
-    )
+    buffers = tuple(map(_read_buffer, read["buffers"]))
     launches = tuple(_read_launch(launch) for launch in read["launches"])
     steps = tuple(Step(**{**step, "laws": tuple(step["laws"])}) for step in read["steps"])
     return Record(
@@ -168,30 +185,34 @@ def from_json(text: str) -> Record:
         cost=Cost(**read["cost"]),
         passes=read["passes"],
         tile=read["tile"],
-        plan=Plan(read["ptx"], read["target"], launches, buffers),
+        plan=OpenPlan(read["ptx"], read["target"], launches, buffers, read["hints"]),
         inputs=tuple(map(_read_spec, read["inputs"])),
         outputs=tuple(map(_read_spec, read["outputs"])),
         flop=read["flop"],
     )
 
 
-def _fields(row: Spec | Buffer, extra: str) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "shape": row.shape,
-        "dtype": row.dtype.name,
-        extra: getattr(row, extra),
-    }
+def _fields(row: Spec | OpenBuffer, *others: str) -> dict[str, Any]:
+    plain = {"name": row.name, "shape": row.shape, "dtype": row.dtype.name}
+    return plain | {name: getattr(row, name) for name in others}
+
+
+def _read_buffer(read: dict[str, Any]) -> OpenBuffer:
+    shape, strides = tuple(read["shape"]), tuple(read["strides"])
+    dtype, role = DTYPES[read["dtype"]], read["role"]
+    return OpenBuffer(read["name"], shape, dtype, role, strides, read["alignment_bytes"])
 
 
 def _read_spec(read: dict[str, Any]) -> Spec:
-    return Spec(read["name"], tuple(read["shape"]), DTYPES[read["dtype"]], tuple(read["axes"]))
+    shape, axes, lengths = (tuple(read[name]) for name in ("shape", "axes", "lengths"))
+    return Spec(read["name"], shape, DTYPES[read["dtype"]], axes, lengths)
 
 
-def _launch_fields(launch: Launch) -> dict[str, Any]:
+def _launch_fields(launch: OpenLaunch) -> dict[str, Any]:
     return {
         "entry": launch.entry,
-        "grid": launch.grid,
+        "factors": launch.tiles.factors,
+        "most": launch.tiles.most,
         "block": launch.block,
         "shared_bytes": launch.shared_bytes,
         "arguments": [_argument_fields(argument) for argument in launch.arguments],
@@ -199,20 +220,33 @@ def _launch_fields(launch: Launch) -> dict[str, Any]:
     }
 
 
-def _argument_fields(argument: Argument) -> list[Any]:
-    """Its kind, then what stands in it: `pointer`, `tensor map`, else a scalar's PTX type."""
+def _argument_fields(argument: OpenArgument) -> list[Any]:
+    """Its kind, then what stands in it: `pointer`, `length`, …, else a scalar's PTX type."""
     match argument:
         case Pointer(buffer):
             return ["pointer", buffer]
         case Scalar(type_, value):
             return [type_, value]
+        case Length(name):
+            return ["length", name]
+        case Stride(buffer, dim):
+            return ["stride", buffer, dim]
+        case BufferMap(buffer, dtype, box, swizzle):
+            return ["buffer map", buffer, dtype.name, box, swizzle]
         case TensorMap(buffer, dtype, sizes, strides_bytes, box, swizzle):
             return ["tensor map", buffer, dtype.name, sizes, strides_bytes, box, swizzle]
 
 
-def _read_argument(kind: str, *rest: Any) -> Argument:
+def _read_argument(kind: str, *rest: Any) -> OpenArgument:
     if kind == "pointer":
         return Pointer(*rest)
+    if kind == "length":
+        return Length(*rest)
+    if kind == "stride":
+        return Stride(*rest)
+    if kind == "buffer map":
+        buffer, dtype, box, swizzle = rest
+        return BufferMap(buffer, DTYPES[dtype], tuple(box), swizzle)
     if kind == "tensor map":
         buffer, dtype, sizes, strides_bytes, box, swizzle = rest
         view = tuple(sizes), tuple(strides_bytes), tuple(box)
@@ -220,13 +254,13 @@ def _read_argument(kind: str, *rest: Any) -> Argument:
     return Scalar(kind, *rest)
 
 
-def _read_launch(read: dict[str, Any]) -> Launch:
-    x, y, z = read["grid"]
+def _read_launch(read: dict[str, Any]) -> OpenLaunch:
+    factors = tuple((extent, per) for extent, per in read["factors"])
     bx, by, bz = read["block"]
     arguments = tuple(_read_argument(*each) for each in read["arguments"])
-    return Launch(
+    return OpenLaunch(
         read["entry"],
-        (x, y, z),
+        Tiles(factors, read["most"]),
         (bx, by, bz),
         read["shared_bytes"],
         arguments,

@@ -10,6 +10,7 @@ from .axes import Axis
 from .carriers import channels_of, closure, is_twisted, lift_of
 from .dtypes import Dtype, f32
 from .free import free
+from .layouts import array_term
 from .request import Root
 from .roles import Roles, assign_roles
 from .terms import Chan, State, Term, make, rewrite, subterms
@@ -79,8 +80,8 @@ class _Splitter:
         expr = _replace(
             expr, _REDUCTIONS, lambda get: get if get.args[0] is kept else self.buffer(get)
         )
-        array = make("Array", name, dtype.name, tuple(axis.extent for axis in axes))
-        self.pending.append((Target(array, axes, expr, is_output), kept))
+        stored = array_term(name, dtype.name, [axis.extent for axis in axes])
+        self.pending.append((Target(stored, axes, expr, is_output), kept))
 
     def buffer(self, term: Any) -> Any:
         """A load of the f32 buffer that holds `term`, which an earlier stage computes."""
@@ -90,8 +91,8 @@ class _Splitter:
             self.taken.add(name)
             axes = free(term)
             self.store(name, term, axes, f32, is_output=False)
-            array = make("Array", name, f32.name, tuple(axis.extent for axis in axes))
-            self.loads[term] = make("Load", array, tuple(axis.index for axis in axes))
+            held = array_term(name, f32.name, [axis.extent for axis in axes])
+            self.loads[term] = make("Load", held, tuple(axis.index for axis in axes))
         return self.loads[term]
 
     def _pass(self, node: Any) -> Any:

@@ -28,7 +28,7 @@ def _heads() -> Iterator[Head]:
     yield Head("Ax", ("String", "Extent"), "Axis")
     yield Head("Outer", ("Axis", "i64"), "Axis")
     yield Head("Inner", ("Axis", "i64"), "Axis")
-    yield Head("Array", ("String", "String", "Vec Extent"), "Tensor")
+    yield Head("Array", ("String", "String", "Vec Extent", "Vec Extent", "i64"), "Tensor")
     for name in MONOIDS:
         yield Head(name, (), "Monoid")
     for name in LEVELS:

@@ -17,7 +17,7 @@ from tests.support import doubling
 from tests.support.fake_cuda import H200, CudaTensor, FakeDriver
 
 RECORD = doubling.record(stages=2)
-PLAN = RECORD.plan
+PLAN = RECORD.plan.typical
 
 
 def arrays() -> dict[str, np.ndarray]:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from egraph_flash.dtypes import Dtype, bf16, f16, f32
-from egraph_flash.plan import Buffer, Launch, Plan, Pointer, Scalar
+from egraph_flash.open_plan import OpenBuffer, OpenLaunch, OpenPlan, Tiles
+from egraph_flash.plan import Pointer, Role, Scalar, dense_strides
 from egraph_flash.record import Cost, Derivation, Record, Schedule, Spec, Step
 
 # add y[i], x[i], x[i]: exact in every dtype, so all backends agree on the bits
@@ -82,9 +83,9 @@ def record(
     shape, axes, count = (rows, columns), ("m", "n"), rows * columns
     names = ["x", *(f"w{stage}" for stage in range(1, stages)), "y"]
     launches = tuple(
-        Launch(
+        OpenLaunch(
             entry="twice",
-            grid=(-(-count // 32), 1, 1),
+            tiles=Tiles(((count, 32),)),
             block=(32, 1, 1),
             shared_bytes=0,
             arguments=(Pointer(source), Pointer(result), Scalar("u32", count)),
@@ -92,10 +93,9 @@ def record(
         )
         for source, result in itertools.pairwise(names)
     )
+    roles: dict[str, Role] = {"x": "input", "y": "output"}
     buffers = tuple(
-        Buffer(
-            name, shape, dtype, "input" if name == "x" else "output" if name == "y" else "workspace"
-        )
+        OpenBuffer(name, shape, dtype, roles.get(name, "workspace"), dense_strides(shape), 16)
         for name in names
     )
     step = Step("naive", (), "(Add x x)", 0, 0, 1.5)
@@ -111,7 +111,7 @@ def record(
         cost=Cost("RTX 5090", 1.5, {"memory": 1.5, "fma": 0.1}),
         passes=0,
         tile="map y = x + x",
-        plan=Plan(ptx(dtype, target), target, launches, buffers),
+        plan=OpenPlan(ptx(dtype, target), target, launches, buffers),
         inputs=(Spec("x", shape, dtype, axes),),
         outputs=(Spec("y", shape, dtype, axes),),
         flop=flop,

@@ -101,7 +101,7 @@ def inputs(roots: tuple[Any, ...], rng: np.random.Generator) -> dict[str, np.nda
     for node in subterms(*roots):
         if node.head != "Array":
             continue
-        name, dtype, extents = node.args
+        name, dtype, extents, *_ = node.args
         shape = tuple(extent.args[-1] for extent in extents)
         if name == "mask":
             arrays[name] = (rng.random(shape) < 0.6).astype(np.int32)
