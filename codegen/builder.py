@@ -130,6 +130,40 @@ class Builder:
         self.blocks[-1].term = ""  # what follows the loop names its term again
 
     @contextmanager
+    def sweep(
+        self,
+        counter: Register,
+        begin: Register,
+        end: Register,
+        step: int,
+        rounds: int,
+        *,
+        uniform: bool = True,
+    ) -> Iterator[None]:
+        """A loop that may have no round: `counter` takes begin, begin + step, … below `end`.
+
+        `rounds` is how many there are typically; `uniform`: all of a warp are here.
+        """
+        depth = self.depth
+        label, done = f"L{self.labels}", f"L{self.labels + 1}"
+        self.labels += 2
+        self.move(counter, begin)
+        before, body = Block(depth), Block(depth + 1, rounds)
+        self.blocks[-1].statements += [before, body]
+        self.blocks += [before, body]
+        none = self.op("setp_ge_s32", counter, end)
+        row = "bra_uni" if uniform else "bra"
+        self.put(row, guard=none, target=Label(done))
+        self._append(LabelMark(label))
+        yield
+        self.put("add_s32", d=counter, a=counter, b=step)
+        again = self.op("setp_lt_s32", counter, end)
+        self.put(row, guard=again, target=Label(label))
+        self._append(LabelMark(done))
+        del self.blocks[-2:]
+        self.blocks[-1].term = ""
+
+    @contextmanager
     def when(
         self, predicate: Register, *, holds: bool = True, uniform: bool = False
     ) -> Iterator[None]:

@@ -36,6 +36,7 @@ class Context:
     arena: Arena | None = None
     barrier_threads: int | None = None
     tile_number: Register | None = None
+    second_of_pair: Register | None = None  # 1 while a block works on the second of two row tiles
     met: bool = True  # whether the block's warps met since a handed-over tile was last read
     warp_met: bool = True  # whether this warp's lanes did
     pointers: dict[str, str] = field(default_factory=dict)

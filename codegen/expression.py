@@ -36,6 +36,9 @@ def _compute(ctx: Context, term: Any, frame: Frame) -> Value:
         return constant(term.args[0])
     if head == "Idx":
         return _index(ctx, term.args[0], frame)
+    if head == "Len":
+        length = ctx.length(term.args[0])
+        return constant(length) if isinstance(length, int) else Value("scalar", "s32", (length,), 0)
     if head == "Load":
         return load_values(ctx, term, frame)
     if head == "Cast":

@@ -33,10 +33,13 @@ class Layout:
         self.factors: tuple[tuple[Extent, int], ...] = tuple(
             (extent_of(axis.extent), per) for axis, per in parts if axis is not None
         )
+        self.order = program.choices.order
+        if self.order == "pair" and self.factors:
+            extent, per = self.factors[0]
+            self.factors = ((extent, 2 * per), *self.factors[1:])
         with self.builder.of("the block's place in the grid"):
-            counts = [self._tiles(axis, per) for axis, per in parts]
-            self.row_tile, self.column_tile, *indices = self._digits(counts)
-        self.counts = counts
+            self.counts = [self._tiles(axis, per) for axis, per in parts]
+            self.row_tile, self.column_tile, *indices = self._place(self.counts)
         for axis, index in zip(batch, indices, strict=True):
             self.ctx.grid[axis] = Value("scalar", "s32", (index,), 0)
 
@@ -70,13 +73,64 @@ class Layout:
             return length
         return self.builder.op("div_u32", self.builder.op("add_s32", length, per - 1), per)
 
+    def _place(self, counts: list[Register | int]) -> list[Any]:
+        """The tile that the block works on: its row tile, its column tile, its batch indices."""
+        rows, *others = counts
+        if self.order == "rows":
+            return self._digits(counts)
+        if self.order == "pair":
+            row, *rest = self._digits([self._half(rows), *others])
+            light, heavy = row, self._from_end(row, rows)
+            if not self.heavy_last:
+                light, heavy = heavy, light
+            b = self.builder
+            second = b.op("setp_eq_s32", self.ctx.second_of_pair, 1)
+            self.opposite = self._either(second, heavy, light)
+            return [self._either(second, light, heavy), *rest]
+        *rest, row = self._digits([*others, rows])
+        return [self._from_end(row, rows) if self.heavy_last else row, *rest]
+
+    @property
+    def heavy_last(self) -> bool:
+        """Whether row tiles grow heavier with their number."""
+        return self.program.heavy_last
+
+    def _half(self, rows: Register | int) -> Register | int:
+        if isinstance(rows, int):
+            return -(-rows // 2)
+        return self.builder.op("shr_u32", self.builder.op("add_s32", rows, 1), 1)
+
+    def _from_end(self, tile: Any, count: Register | int) -> Any:
+        """The tile as far from the last as this one is from the first."""
+        if isinstance(tile, int) and isinstance(count, int):
+            return count - 1 - tile
+        last = count - 1 if isinstance(count, int) else self.builder.op("add_s32", count, -1)
+        return self.builder.op("sub_s32", last, tile)
+
+    def _either(self, test: Register, one: Any, other: Any) -> Register:
+        return self.builder.op("selp_s32", one, other, test)
+
+    def _number(self) -> Register:
+        """Which tile is the block's, the heaviest first: in a fold, blocks after the first half
+        take the lightest tiles, so that one of them joins each heavy one on an SM."""
+        number = self.ctx.block_number()
+        if self.order != "fold":
+            return number
+        b, total = self.builder, self.blocks()
+        half = self._half(total)
+        first = b.op("setp_lt_s32", number, half)
+        # the second half counts down from the last tile
+        end = total - 1 + half if isinstance(total, int) and isinstance(half, int) else None
+        last = end if end is not None else b.op("add_s32", b.op("add_s32", total, half), -1)
+        return b.op("selp_s32", number, b.op("sub_s32", last, number), first)
+
     def _digits(self, bases: list[Register | int]) -> list[Any]:
         """The digits of the block's number, the lowest first; 0 where a base has one value."""
         moving = [
             place for place, base in enumerate(bases) if isinstance(base, Register) or base > 1
         ]
         digits: list[Any] = [0] * len(bases)
-        rest = self.ctx.block_number() if moving else None
+        rest = self._number() if moving else None
         for place in moving:
             if place == moving[-1]:
                 digits[place] = rest

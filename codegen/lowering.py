@@ -28,6 +28,7 @@ from .ptx import Entry, Param
 from .rebase import rebase
 from .residency import PRODUCER_THREADS, Residency
 from .streaming import Stream
+from .sweeping import sweep
 from .tile import (
     AcrossLanes,
     Contract,
@@ -40,10 +41,11 @@ from .tile import (
     Rebase,
     RowFold,
     Store,
+    Sweep,
     TileProgram,
     walk,
 )
-from .tiles import TilesInTurn
+from .tiles import Pair, Persistent, TilesInTurn
 from .turns import begin_turns, own_turn
 from .values import Value
 
@@ -90,11 +92,17 @@ class _Kernel:
         )
         self.at_end: Callable[[], None] = lambda: None
         begin_turns(self.ctx, program.warps)
-        self.tiles = TilesInTurn(self.ctx) if self.choices.grid == "persistent" else None
+        self.tiles = self.in_turn()
         self.layout = Layout(self.ctx, program)
         if self.choices.roles == "producer":
             self.ctx.barrier_threads = 32 * self.layout.warps
         self.upper_half = self.ctx.half if self.choices.drain.matrices == 4 else None
+
+    def in_turn(self) -> TilesInTurn | None:
+        """The loop over the tiles of a block, where it has several."""
+        if self.choices.grid == "persistent":
+            return Persistent(self.ctx)
+        return Pair(self.ctx) if self.choices.order == "pair" else None
 
     @property
     def builder(self) -> Builder:
@@ -110,7 +118,7 @@ class _Kernel:
         for op in self.program.ops:
             self.emit(op)
         if self.tiles is not None:
-            self.tiles.next(self.layout.blocks(), self.at_end)
+            self.tiles.next(self.layout, self.at_end)
         self.builder.put("ret")
         if self.upper_half is not None:
             paired(self.builder, self.upper_half)
@@ -155,7 +163,8 @@ class _Kernel:
         return None if changes else self.choices.regs.most
 
     def grid(self) -> Tiles:
-        most = None if self.tiles is None else self.residency.resident_blocks
+        persistent = self.choices.grid == "persistent"
+        most = self.residency.resident_blocks if persistent else None
         return Tiles(self.layout.factors, most)
 
     def emit(self, op: Any) -> None:
@@ -256,6 +265,9 @@ class _Kernel:
     def _loop(self, op: Loop) -> None:
         Stream(self, op).run()
 
+    def _sweep(self, op: Sweep) -> None:
+        sweep(self, op)
+
     def _store(self, op: Store) -> None:
         frame = self.frame(op.shape)
         value = real(self.ctx, compute(self.ctx, op.expr, frame), frame)
@@ -302,4 +314,6 @@ def _expressions(op: Any) -> tuple[Any, ...]:
 
 
 def _title(op: Any) -> str:
-    return f"loop over {pretty(op.axis)}" if isinstance(op, Loop) else str(op).splitlines()[0]
+    return (
+        f"loop over {pretty(op.axis)}" if isinstance(op, Loop | Sweep) else str(op).splitlines()[0]
+    )

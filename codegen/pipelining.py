@@ -9,6 +9,7 @@ from typing import Any
 from ..axes import Axis
 from ..choices import Choices, Staging
 from ..errors import ScheduleError
+from ..skipping import Extent
 from ..terms import rewrite, variable
 from .tile import (
     Acquire,
@@ -25,6 +26,7 @@ from .tile import (
     Release,
     RowFold,
     Slab,
+    Sweep,
     read_by,
 )
 
@@ -49,6 +51,24 @@ def pipelined(
         return order.plain(tuple(ops), carried)
     early, late = split(ops, state)
     return order.skewed(early, late, carried)
+
+
+def swept(
+    axis: Axis,
+    block: int,
+    ops: Sequence[Op],
+    plain: Sequence[Op],
+    carried: Pairs,
+    state: Sequence[Any],
+    choices: Choices,
+    extent: Extent,
+) -> Sweep:
+    """The same over that part of the axis which a tile needs; `plain` are the operations where
+    what `extent` assumes holds."""
+    order = _Order(axis, block, choices, streamed(ops, axis, choices))
+    if choices.skew == "off":
+        return order.sweep(extent, tuple(ops), tuple(plain), carried)
+    return order.skewed_sweep(extent, split(ops, state), split(plain, state), carried)
 
 
 def streamed(ops: Sequence[Op], axis: Axis, choices: Choices) -> dict[Any, Staging]:
@@ -108,10 +128,24 @@ class _Order:
 
     def skewed(self, early: list[Op], late: list[Op], carried: Pairs) -> Loop:
         """What is early, one block ahead: its results are carried to the next round."""
+        leads = self.leads(early, late)
+        first, block, last = self.skew_blocks(early, late, carried, leads)
+        pipes = self.pipes(leads)
+        first = replace(first, masked=self.full == 0)
+        return self.loop(pipes, (first,), block, max(self.full - 1, 0), last)
+
+    def leads(self, early: list[Op], late: list[Op]) -> dict[Any, int]:
+        """How many blocks each staged operand is ahead of the others of its slot."""
         leads = {load: int(_reads(early, load)) for load in self.staged}
         both = [load for load, lead in leads.items() if lead and _reads(late, load)]
         if both:
             raise ScheduleError(f"SKEW=on: the staged operand {both[0]} is read early and late")
+        return leads
+
+    def skew_blocks(
+        self, early: list[Op], late: list[Op], carried: Pairs, leads: dict[Any, int]
+    ) -> tuple[Block, Block, Block]:
+        """What runs before the first block, what each block is, and what the last one is."""
         made = [op.into for op in early if hasattr(op, "into")]
         kept = [tile for tile in made if any(tile in read_by(op) for op in late)]
         renamed = {tile: variable("Expr", f"{tile.args[0]}_next") for tile in made}
@@ -120,12 +154,57 @@ class _Order:
         place = len(late) if self.skew == "last" else place
         pairs = (*carried, *((tile, renamed[tile]) for tile in kept))
         block = Block(0, 0, (*late[:place], ahead, *late[place:]), pairs)
-        pipes = self.pipes(leads)
         step = None if any(leads.values()) else 0
-        first = Block(0, step, tuple(early), masked=self.full == 0)
-        last = replace(block, ops=tuple(late), carried=carried)
-        loop = self.loop(pipes, (first,), block, max(self.full - 1, 0), last)
-        return loop
+        return Block(0, step, tuple(early)), block, replace(block, ops=tuple(late), carried=carried)
+
+    # ---- sweeps ----------------------------------------------------------------------------------
+
+    def sweep(
+        self, extent: Extent, ops: tuple[Op, ...], plain: tuple[Op, ...], carried: Pairs
+    ) -> Sweep:
+        pipes = self.pipes(dict.fromkeys(self.staged, 0))
+        masked = self.group(pipes, Block(0, 0, ops, carried, True, True))
+        return self.swept(extent, pipes, (), masked, self.group(pipes, Block(0, 0, plain, carried)))
+
+    def skewed_sweep(
+        self,
+        extent: Extent,
+        masked: tuple[list[Op], list[Op]],
+        plain: tuple[list[Op], list[Op]],
+        carried: Pairs,
+    ) -> Sweep:
+        leads = self.leads(*masked)
+        pipes = self.pipes(leads)
+        first, block, last = (
+            replace(each, masked=True, masked_ahead=True)
+            for each in self.skew_blocks(*masked, carried, leads)
+        )
+        _, fast, _ = self.skew_blocks(*plain, carried, leads)
+        both, fewer = (self.group(pipes, each) for each in (block, fast))
+        end = self.group(pipes, block, last)
+        return self.swept(extent, pipes, (first,), both, fewer, end)
+
+    def swept(
+        self,
+        extent: Extent,
+        pipes: tuple[Pipe, ...],
+        before: tuple[Op, ...],
+        masked: tuple[Op, ...],
+        plain: tuple[Op, ...],
+        last: tuple[Op, ...] = (),
+    ) -> Sweep:
+        live, full = extent.live, extent.full
+        return Sweep(
+            self.axis, self.block, self.stride, pipes, live, full, before, masked, plain, last
+        )
+
+    def group(self, pipes: tuple[Pipe, ...], block: Block, last: Block | None = None) -> Any:
+        """A group of blocks alike, from one slot; its last block may be another."""
+        blocks = [replace(block, at=step, step=step) for step in range(self.stride)]
+        if last is not None:
+            blocks[-1] = replace(last, at=self.stride - 1, step=self.stride - 1)
+        acquired = (Acquire(pipe, None) for pipe in pipes)
+        return (*acquired, *blocks, *(Release(pipe, None) for pipe in pipes))
 
     def pipes(self, leads: dict[Any, int]) -> tuple[Pipe, ...]:
         """Operands of equal staging come together."""
@@ -155,11 +234,7 @@ class _Order:
         """
         rounds = regular // self.stride
         rounds = rounds if rounds > 1 else 0  # a loop of one round is none
-        body = (
-            *(Acquire(pipe, None) for pipe in pipes),
-            *(replace(block, at=step, step=step) for step in range(self.stride)),
-            *(Release(pipe, None) for pipe in pipes),
-        )
+        body = self.group(pipes, block)
         after = tuple(self.remaining(pipes, rounds, block, last))
         return Loop(
             self.axis, self.block, self.stride, rounds, pipes, before, body if rounds else (), after

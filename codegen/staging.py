@@ -127,14 +127,14 @@ class Staging:
         if axis is fold:
             assert fold is not None
             step = 8
-            bound = fold.size if self.bounded else None
+            bound = self.ctx.length(fold) if self.bounded else None
             return Side(
                 fold, (0,), (), moving=at.moving, moving_step=step, ahead=at.ahead, bound=bound
             )
         for mine, own in ((self.frame.row, row), (self.frame.column, column)):
             if axis is own:
                 return mine
-        bound = axis.size if axis.size % 16 else None
+        bound = axis.size if axis.size % 16 else None  # an inner contraction's depth, or columns
         return Side(axis, (0,), (), bound=bound)
 
     def elected(self) -> Register:

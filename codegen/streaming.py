@@ -7,17 +7,19 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
+from .box_ring import BoxRing, wait_for
 from .builder import Builder
 from .context import Context
 from .copies import Slot
+from .copy_ring import CopyRing
 from .frames import Frame
 from .layout import Layout
 from .ptx import Address, Label, Register
 from .rebase import keep
 from .residency import PRODUCER_REGISTERS, Residency
-from .rings import BoxRing, CopyRing, Extent, Ring, hold_once, wait_for
+from .rings import Course, Extent, Ring, hold_once
 from .staging import Moving, Position, Staging, bytes_of, only
-from .tile import Acquire, Ahead, Block, Loop, Rebase, Release, TileProgram, walk
+from .tile import Acquire, Ahead, Block, Loop, Rebase, Release, Sweep, TileProgram, walk
 from .tiles import TILE_DONE
 
 
@@ -38,7 +40,7 @@ class Kernel(Protocol):
 class Stream:
     """One loop being emitted."""
 
-    def __init__(self, kernel: Kernel, loop: Loop) -> None:
+    def __init__(self, kernel: Kernel, loop: Loop | Sweep, course: Course | None = None) -> None:
         self.kernel, self.loop = kernel, loop
         self.ctx, self.choices = kernel.ctx, kernel.program.choices
         self.b: Builder = self.ctx.builder
@@ -62,10 +64,11 @@ class Stream:
             assert plan is not None
             assert [p.load for p in plan.slabs] == [s.load for s in pipe.slabs], "one plan a pipe"
             make = BoxRing if pipe.staging.transport == "tma" else CopyRing
-            self.rings.append(make(self.staging, plan, pipe, extent))
+            self.rings.append(make(self.staging, plan, pipe, extent, course))
         self.of = dict(zip(loop.pipes, self.rings, strict=True))
         self.group: int | None = 0
-        self.counter: Moving = 0
+        self.first: Moving = 0 if course is None else course.begin
+        self.counter: Moving = self.first
 
     def policy(self) -> Register | None:
         if self.choices.cache == "none":
@@ -74,21 +77,24 @@ class Stream:
         return self.ctx.once("policy", lambda: self.b.op(row))
 
     def reaches_past_the_end(self) -> bool:
-        size, stride = self.loop.axis.size, self.loop.block * self.loop.stride
-        return bool(size % stride) or self.choices.skew != "off"
+        length, stride = self.ctx.length(self.loop.axis), self.loop.block * self.loop.stride
+        whole = isinstance(length, int) and length % stride == 0
+        return not whole or self.choices.skew != "off"
 
     # ---- the loop --------------------------------------------------------------------------------
 
     def run(self) -> None:
-        for op in walk((self.loop,)):
-            if isinstance(op, Rebase):
-                keep(self.ctx, op)
-        self.start()
+        assert isinstance(self.loop, Loop), "a sweep finds its blocks when it runs"
+        self.keep_bases()
+        self.make_barriers()
+        if self.choices.roles == "producer":
+            self.split_producer()
+        self.fetch()
         self.counter = 0
         for op in self.loop.before:
             self.block(op)
         if self.loop.rounds:
-            self.rounds()
+            self.rounds(self.loop)
         for op in self.loop.after:
             self.step(op)
         self.kernel.at_end = self.unmake
@@ -97,8 +103,13 @@ class Stream:
                 for old, new in op.carried:
                     self.ctx.absent[old] = self.ctx.absent.get(new, self.ctx.absent[old])
 
-    def rounds(self) -> None:
-        loop, stride = self.loop, self.loop.block * self.loop.stride
+    def keep_bases(self) -> None:
+        for op in walk((self.loop,)):
+            if isinstance(op, Rebase):
+                keep(self.ctx, op)
+
+    def rounds(self, loop: Loop) -> None:
+        stride = loop.block * loop.stride
         counter = self.b.new("b32")
         self.ctx.moving[counter] = self.b.depth + 1
         for ring in self.rings:
@@ -165,7 +176,7 @@ class Stream:
     def frame(self, at: int, masked: bool) -> Iterator[None]:
         """The frame of the block that begins at an element after the counter."""
         held = self.kernel.inner
-        bound = self.loop.axis.size if masked else None
+        bound = self.ctx.length(self.loop.axis) if masked else None
         if isinstance(self.counter, Register):
             side = self.kernel.layout.fold_side(self.counter, self.loop.block, bound, at)
         else:
@@ -176,19 +187,22 @@ class Stream:
 
     # ---- before the loop -------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Barriers are made, what is needed once is fetched, and the first slots are filled."""
-        boxed = [ring for ring in self.rings if isinstance(ring, BoxRing)]
-        once = self.once()
-        by_box = bool(boxed) and bool(once)
+    @property
+    def boxed(self) -> list[BoxRing]:
+        return [ring for ring in self.rings if isinstance(ring, BoxRing)]
+
+    def make_barriers(self) -> None:
         with self.b.of("barriers of the slots"):
-            if boxed:
-                self.initialise(boxed)
-        if self.choices.roles == "producer":
-            self.split_producer(boxed, once)
-        else:
+            if self.boxed:
+                self.initialise(self.boxed)
+
+    def fetch(self) -> None:
+        """What is needed once is fetched, and the first slots are filled."""
+        once = self.once()
+        by_box = bool(self.boxed) and bool(once)
+        if self.choices.roles != "producer":
             self.fetch_once(once, by_box)
-            self.prime(boxed)
+            self.prime(self.boxed)
         for ring in self.rings:
             if isinstance(ring, CopyRing):
                 with self.b.of(f"first slots of {ring.pipe}"):
@@ -227,11 +241,10 @@ class Stream:
 
     def unmake(self) -> None:
         """Barriers end with the tile, once all are done with them: the next one makes them anew."""
-        boxed = [ring for ring in self.rings if isinstance(ring, BoxRing)]
-        if not boxed:
+        if not self.boxed:
             return
         with self.b.of("the slots' barriers are no more"):
-            for thread, once, rings in self.makers(boxed):
+            for thread, once, rings in self.makers(self.boxed):
                 with only(self.ctx, thread):
                     for barrier in [*(a for ring in rings for a in ring.addresses()), *once]:
                         self.b.put("mbarrier_inval", a=barrier)
@@ -247,7 +260,7 @@ class Stream:
                     self.send_once(once)
                 return
             for placed in once:
-                self.staging.copy(placed, Position(0), Slot(), self.once_transport())
+                self.staging.copy(placed, Position(self.first), Slot(), self.once_transport())
 
     def once_transport(self) -> str:
         copying = [ring for ring in self.rings if isinstance(ring, CopyRing)]
@@ -257,7 +270,7 @@ class Stream:
         barrier = self.once_barrier()
         self.b.put("mbarrier_arrive_expect_tx", a=barrier, n=bytes_of(once))
         for placed in once:
-            self.staging.send(placed, Position(0), Slot(), barrier)
+            self.staging.send(placed, Position(self.first), Slot(), barrier)
 
     def prime(self, boxed: list[BoxRing]) -> None:
         for ring in boxed:
@@ -283,9 +296,12 @@ class Stream:
                 self.b.put("cp_async_wait_group", n=max(commits - 1, 0))
             self.ctx.barrier()
 
-    def split_producer(self, boxed: list[BoxRing], once: list[Any]) -> None:
-        """Threads past those that compute fill the slots, and do nothing else."""
-        b, consumers = self.b, self.staging.threads
+    def split_producer(self, some: Register | None = None) -> None:
+        """Threads past those that compute fill the slots, and do nothing else.
+
+        `some` says whether there is anything to fill them with; None: there is.
+        """
+        b, consumers, once = self.b, self.staging.threads, self.once()
         mine = self.ctx.once("producer", lambda: b.op("setp_ge_s32", self.ctx.thread, consumers))
         first = self.ctx.once(
             "first producer", lambda: b.op("setp_eq_s32", self.ctx.thread, consumers)
@@ -294,12 +310,13 @@ class Stream:
         with only(self.ctx, mine):
             if counts is not None:
                 b.put("setmaxnreg_dec", n=PRODUCER_REGISTERS)
-            with only(self.ctx, first):
+            issues = first if some is None else b.op("and_pred", first, some)
+            with only(self.ctx, issues):
                 if once:
                     self.send_once(once)
-                for ring in boxed:
+                for ring in self.boxed:
                     ring.produce()
-            if self.choices.grid == "persistent":
+            if self.choices.grid == "persistent" or self.choices.order == "pair":
                 b.put("bra", target=Label(TILE_DONE))
             else:
                 b.put("ret")

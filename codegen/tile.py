@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..axes import Axis
 from ..choices import Choices, Staging
+from ..intervals import Interval
 from ..knobs import Tile as Geometry
 from ..monoids import MONOIDS
 from ..notation import pretty
@@ -265,6 +266,41 @@ class Loop:
         return "\n".join([*lines, *lines_of(self.after)])
 
 
+@dataclass(frozen=True)
+class Sweep:
+    """The serial level of a tower whose first and last blocks each tile finds when it runs.
+
+    Groups of `stride` blocks from the first that `live` reaches to the last are worked on: `plain`
+    where `full` holds for a whole group, `masked` elsewhere. `before` runs once ahead of the first
+    group; `last`, if there is one, is what the last group is. A tile without live elements does
+    nothing.
+    """
+
+    axis: Axis
+    block: int
+    stride: int
+    pipes: tuple[Pipe, ...]
+    live: Interval
+    full: Interval
+    before: tuple[Any, ...]
+    masked: tuple[Any, ...]
+    plain: tuple[Any, ...]
+    last: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        head = f"sweep {self.axis} by {self.stride} x {self.block}, within {self.live}"
+        through = f", through {'; '.join(map(str, self.pipes))}" if self.pipes else ""
+        lines = [f"{head}{through}:"]
+        for name, ops in (
+            ("first", self.before),
+            (f"within {self.full}", self.plain),
+            ("elsewhere", self.masked),
+            ("last", self.last),
+        ):
+            lines += [f"  {name}:", *(f"    {line}" for line in lines_of(ops))] if ops else []
+        return "\n".join(lines)
+
+
 def lines_of(ops: tuple[Any, ...]) -> list[str]:
     return [line for op in ops for line in str(op).splitlines()]
 
@@ -284,7 +320,7 @@ class Store:
 
 Op = (
     Fill | Map | InnerFold | Contract | RowFold | LaneFold | AcrossLanes | FirstColumn | Rebase
-    | Acquire | Release | Ahead | Block | Loop | Store
+    | Acquire | Release | Ahead | Block | Loop | Sweep | Store
 )  # fmt: skip
 
 
@@ -298,6 +334,7 @@ class TileProgram:
     outer: Geometry
     choices: Choices
     ops: tuple[Op, ...]
+    heavy_last: bool = True  # whether row tiles grow heavier with their number
 
     @property
     def warps(self) -> int:
@@ -319,8 +356,26 @@ def walk(ops: tuple[Op, ...]) -> Iterator[Op]:
         yield op
         if isinstance(op, Loop):
             yield from walk((*op.before, *op.body, *op.after))
+        elif isinstance(op, Sweep):
+            yield from walk((*op.before, *op.masked, *op.plain, *op.last))
         elif isinstance(op, Ahead | Block):
             yield from walk(op.ops)
+
+
+def changed(op: Any, change: Callable[[Any], Any]) -> Any:
+    """A plain operation with its expressions changed."""
+    if isinstance(op, Map | Store):
+        return replace(op, expr=change(op.expr))
+    if isinstance(op, InnerFold):
+        return replace(op, red=change(op.red))
+    if isinstance(op, Contract):
+        found = op.contraction
+        sides = Contraction(found.depth, change(found.left), change(found.right))
+        return replace(op, contraction=sides)
+    if isinstance(op, Rebase):
+        moved = tuple((tile, shape, change(expr)) for tile, shape, expr in op.moved)
+        return replace(op, moved=moved)
+    return op
 
 
 def read_by(op: Op) -> set[Any]:

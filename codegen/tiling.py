@@ -19,10 +19,11 @@ from ..knobs import Tile as Geometry
 from ..roles import Contraction, contraction, summand, transported
 from ..shapes import Shape as Sums
 from ..shapes import inner_contraction, multiple_of, reductions, riders, scaled, shape_of
+from ..skipping import assume, heavy_last, is_static, part_of_fold
 from ..stages import Stage
 from ..terms import Chan, make, rewrite, subterms, variable
 from .atoms import atom
-from .pipelining import pipelined
+from .pipelining import pipelined, swept
 from .tile import (
     AcrossLanes,
     Contract,
@@ -37,7 +38,9 @@ from .tile import (
     RowFold,
     Shape,
     Store,
+    Sweep,
     TileProgram,
+    changed,
 )
 
 
@@ -55,7 +58,10 @@ def tile_program(
     accumulators row × column; `depth_steps` gives the depth steps for each contracted axis.
     """
     writer = _Writer(stage, inner, outer, depth_steps, choices)
-    return TileProgram(name, stage.roles, inner, outer, choices, tuple(writer.program()))
+    rows = atom(inner.atom).rows * inner.row_atoms * inner.row_warps
+    last = stage.fold is None or heavy_last(stage, rows)
+    ops = tuple(writer.program())
+    return TileProgram(name, stage.roles, inner, outer, choices, ops, last)
 
 
 class _Writer:
@@ -126,7 +132,7 @@ class _Writer:
             return Store(target, "inner", target.expr)
         return Store(target, "outer" if columns else "rows", rewrite(target.expr, gets))
 
-    def loop(self) -> Loop:
+    def loop(self) -> Loop | Sweep:
         fold = self.roles.fold
         assert fold is not None, "only a stage with a fold has a loop"
         block = self.inner.column_atoms * self.inner.column_warps * atom(self.inner.atom).columns
@@ -137,7 +143,11 @@ class _Writer:
             if self.new[c] is not self.old[c]
         )
         state = tuple(old for channel, old in self.old.items() if channel not in self.lazy)
-        return pipelined(fold, block, ops, carried, state, self.choices)
+        if is_static(self.stage, self.choices):
+            return pipelined(fold, block, ops, carried, state, self.choices)
+        extent = part_of_fold(self.stage, self.choices)
+        plain = [changed(op, lambda expr: assume(expr, extent.assumed)) for op in ops]
+        return swept(fold, block, ops, plain, carried, state, self.choices, extent)
 
     def body(self) -> list[Op]:
         """The operations that merge one block of the fold into the state."""

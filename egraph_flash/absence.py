@@ -127,7 +127,7 @@ def absence_of(term: Any, known: Mapping[Any, Kinds]) -> Kinds:
         return known.get(term.args[0], NOWHERE) if head == "Load" else NOWHERE
     if head == "Red":
         empty = identity_kinds(MONOIDS[term.args[0].head].identity)
-        return below[0] | (empty if term.args[1].size == 0 else NOWHERE)
+        return below[0] | (empty if _may_be_empty(term.args[1]) else NOWHERE)
     if head == "Get":
         return frozenset().union(LOG | ZERO if _folds_nothing(term) else NOWHERE, *below)
     return _RESULT[head](*below) if head in _RESULT else NOWHERE
@@ -147,7 +147,11 @@ def _lifts(channel: Any) -> list[Any]:
 
 
 def _folds_nothing(get: Any) -> bool:
-    return bool(get.args[0].args[0].root.size == 0)
+    return _may_be_empty(get.args[0].args[0].root)
+
+
+def _may_be_empty(axis: Any) -> bool:
+    return bool(axis.extent.head == "Symbol" or axis.size == 0)
 
 
 def _sum_kinds(a: Kinds, b: Kinds) -> Kinds:

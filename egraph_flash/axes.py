@@ -75,6 +75,13 @@ class Axis(Term):
         index: Expr = make("Idx", self)
         return index
 
+    @property
+    def length(self) -> Expr:
+        """How many values the axis has, as an expression: a number where it is known."""
+        known = self.extent.head == "Known"
+        length: Expr = make("Num", float(self.size)) if known else make("Len", self)
+        return length
+
     def __add__(self, other: Any) -> Expr:
         made: Expr = self.index + other
         return made

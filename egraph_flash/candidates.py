@@ -34,6 +34,11 @@ class Candidate:
         return {axis: tile.depth_steps for axis, tile in self.tiles}
 
     @property
+    def rows(self) -> int:
+        """Rows of a block."""
+        return self.inner.row_atoms * self.inner.row_warps * atom(self.inner.atom).rows
+
+    @property
     def block(self) -> int:
         """Elements of the fold axis in one round of the loop."""
         return self.inner.column_atoms * self.inner.column_warps * atom(self.inner.atom).columns

@@ -133,8 +133,10 @@ class Choices:
     base: str = "max"
     start: str = "zero"
     skew: str = "off"
+    skip: str = "none"
     roles: str = "all"
     grid: str = "tiles"
+    order: str = "rows"
     cache: str = "none"
     turns: str = "off"
     regs: Registers = field(default_factory=Registers)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 
+from .balance import busiest_share
 from .errors import ScheduleError
 from .machines import Machine
 
@@ -20,9 +21,10 @@ class Work:
 
     `hbm_bytes` cross the memory bus at least once, `l2_bytes` from the L2 into the SMs; `l1_bytes`
     are the cache lines that global loads touch, and `shared_bytes` move through shared memory.
-    `serial_steps` is the longest chain of dependent trips to memory in one block, `overlap` how
-    many independent strands of work a warp has at a time, `spills` whether its registers do not
-    suffice.
+    `weights` are how much the blocks have to do, in the order in which they start; empty where all
+    have as much. `serial_steps` is the longest chain of dependent trips to memory in one block,
+    `overlap` how many independent strands of work a warp has at a time, `spills` whether its
+    registers do not suffice.
     """
 
     mma_flop: float = 0.0
@@ -34,6 +36,7 @@ class Work:
     l1_bytes: float = 0.0
     shared_bytes: float = 0.0
     ctas: int = 1
+    weights: tuple[int, ...] = ()
     warps_per_cta: int = 4
     registers_per_thread: int = 128
     shared_bytes_per_cta: int = 0
@@ -44,6 +47,8 @@ class Work:
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
+            if item.name == "weights":
+                continue
             assert 0 <= value < math.inf, f"work: {item.name} is {value}"
         assert min(self.ctas, self.warps_per_cta) >= 1, self
 
@@ -129,6 +134,8 @@ def predict(work: Work, machine: Machine) -> Cost:
     resident = resident_ctas(work, machine)
     on_busiest = -(-work.ctas // machine.sms)
     share = on_busiest / work.ctas  # of the whole work, on the busiest SM
+    if work.weights:
+        share = busiest_share(work.weights, machine.sms, resident)
     clocks = machine.clock_ghz * 1e3  # in a microsecond
     per_sm = {
         "mma": work.mma_flop / (machine.mma_tflops * 1e6 / machine.sms),
@@ -142,7 +149,7 @@ def predict(work: Work, machine: Machine) -> Cost:
     resource_us = {name: time * share for name, time in per_sm.items()}
     resource_us["hbm"] = work.hbm_bytes / (machine.hbm_gbps * 1e3)
     at_once = min(resident, on_busiest)
-    resource_us["latency"] = work.serial_steps * machine.step_us * on_busiest / at_once
+    resource_us["latency"] = work.serial_steps * machine.step_us * share * work.ctas / at_once
     slowest = max(resource_us, key=lambda name: (resource_us[name], name))
     hidden = sum(resource_us.values()) - resource_us[slowest]
     choices = max(1.0, at_once * work.warps_per_cta / 4) * work.overlap  # strands a scheduler

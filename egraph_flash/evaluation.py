@@ -93,6 +93,9 @@ class Evaluator:
         places = self.positions(node.args[0]).astype(np.float64)
         return Value(places, (node.args[0],), np.zeros(places.shape, bool))
 
+    def _len(self, node: Any) -> Value:
+        return Value(np.asarray(float(self.size(node.args[0]))), (), np.asarray(False))
+
     def _load(self, node: Any) -> Value:
         tensor, indices = node.args
         stored = self.arrays[tensor.args[0]]

@@ -38,7 +38,7 @@ def _check_language(tensor: str, axis: Axis, index: Any, loads: int) -> None:
             "+, -, *, // and % by constants, minimum, maximum, and one integer tensor's element"
         )
 
-    if index.head == "Idx":
+    if index.head in ("Idx", "Len"):
         return
     if index.head == "Num":
         if index.args[0] != int(index.args[0]):
@@ -77,6 +77,8 @@ def bounds(term: Any, within: dict[Axis, Bounds] | None = None) -> Bounds:
         if within and axis in within:
             return within[axis]
         return (0, max(axis.size - 1, 0)) if axis.extent.head == "Known" else (0, float("inf"))
+    if term.head == "Len":
+        return 0, float("inf")
     combine = _INTERVALS.get(term.head)
     if combine is None:
         return UNBOUNDED
@@ -103,6 +105,12 @@ def _remainder(a: Bounds, b: Bounds) -> Bounds:
     return 0, b[0] - 1
 
 
+def _where(condition: Bounds, a: Bounds, b: Bounds) -> Bounds:
+    if condition in ((1, 1), (0, 0)):
+        return a if condition == (1, 1) else b
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
 def _truth(holds: bool, fails: bool) -> Bounds:
     return (1, 1) if holds else (0, 0) if fails else (0, 1)
 
@@ -116,6 +124,7 @@ _INTERVALS: dict[str, Any] = {
     "Mod": _remainder,
     "Max2": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
     "Min2": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "Where": _where,
     "Lt": lambda a, b: _truth(a[1] < b[0], a[0] >= b[1]),
     "Le": lambda a, b: _truth(a[1] <= b[0], a[0] > b[1]),
     "Eq": lambda a, b: _truth(a[0] == a[1] == b[0] == b[1], a[1] < b[0] or b[1] < a[0]),

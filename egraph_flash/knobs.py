@@ -251,6 +251,15 @@ KNOBS: dict[str, Knob] = {
             last="one block ahead of the rest, and after it",
         ),
         _words(
+            "SKIP",
+            "movement",
+            "a stage",
+            "a mask of the fold that index arithmetic decides",
+            "interval reasoning over index arithmetic; an absent element is the identity",
+            none="every block of the fold, masks everywhere",
+            index="blocks that a mask removes are left out, masks only where they may fail",
+        ),
+        _words(
             "ROLES",
             "movement",
             "a stage",
@@ -271,6 +280,17 @@ KNOBS: dict[str, Knob] = {
             "persistent thread blocks: Gupta, Stuart & Owens 2012",
             tiles="a block for each tile",
             persistent="as many blocks as are resident, each taking tiles in turn",
+        ),
+        _words(
+            "ORDER",
+            "movement",
+            "a stage",
+            "SKIP leaves row tiles of different weight; pair: GRID is tiles",
+            "longest processing time first: Graham 1969",
+            rows="row tiles in their order, then columns and batch",
+            heavy="the heaviest row tiles of all batches first",
+            fold="the same, blocks after the first half from the lightest on",
+            pair="a heavy and a light row tile in each block",
         ),
         _words(
             "CACHE",

@@ -13,7 +13,7 @@ from .monoids import MONOIDS
 from .notation import pretty_node
 from .terms import Chan, Term, subterms
 
-_LEAVES = ("Load", "Num", "Idx")
+_LEAVES = ("Load", "Num", "Idx", "Len")
 
 
 def listing(*terms: Any) -> str:

@@ -167,6 +167,7 @@ _WRITERS: dict[str, Any] = {
     "Array": lambda args, say: (str(args[0]), _ATOM),
     "Rep": lambda args, say: (str(args[0]), _ATOM),
     "Idx": lambda args, say: (say(args[0]), _ATOM),
+    "Len": lambda args, say: (f"|{say(args[0])}|", _ATOM),
     "Load": lambda args, say: (f"{say(args[0])}[{', '.join(map(say, args[1]))}]", _ATOM),
     "Cast": lambda args, say: (f"{args[0]}({say(args[1])})", _ATOM),
     "Red": lambda args, say: (f"{_reduction(args)}_{say(args[1])}({say(args[2])})", _ATOM),

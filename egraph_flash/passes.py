@@ -100,7 +100,7 @@ class Analyst:
     def _outline(self, term: Any) -> Outline:
         if term.head == "Load":
             return Outline(body=Body(loads={term: frozenset(free(term))}))
-        if term.head in ("Num", "Idx"):
+        if term.head in ("Num", "Idx", "Len"):
             return Outline()
         if term.head == "Red":
             return self._folded(term, term.args[1], (term,))

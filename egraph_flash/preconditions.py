@@ -16,6 +16,7 @@ from .errors import ScheduleError
 from .gauge import free_base, tells_the_base
 from .machines import Machine
 from .shapes import multiple_of, riders, shape_of
+from .skipping import skips, uneven
 from .stages import Stage
 
 LEAST_COPY_BYTES = 4
@@ -193,6 +194,22 @@ def _skew(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
     return None
 
 
+def _skip(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    if choices.skip != "none" and not (stage.fold is not None and skips(stage)):
+        return "no index arithmetic masks a part of the fold; the nearest legal value is none"
+    return None
+
+
+def _order(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    if choices.order == "rows":
+        return None
+    if choices.skip == "none" or not skips(stage) or not uneven(stage, candidate.rows):
+        return "every row tile has as much to do; the nearest legal value is rows"
+    if choices.order == "pair" and choices.grid == "persistent":
+        return "blocks that take tiles in turn take no pairs; the nearest legal value is heavy"
+    return None
+
+
 def _roles(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
     transports = {s.transport for _, s in choices.stage if s.depth}
     if choices.roles == "all":
@@ -213,5 +230,7 @@ _CHECKS = (
     ("BASE", _base),
     ("START", _start),
     ("SKEW", _skew),
+    ("SKIP", _skip),
+    ("ORDER", _order),
     ("ROLES", _roles),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,14 +14,15 @@ from .carriers import is_twisted, monoid_of, representation_of
 from .choices import PLAIN, Choices, Drain, Exponential, Staging
 from .codegen.atoms import atom
 from .shapes import shape_of
+from .skipping import skips, uneven
 from .stages import Stage
 from .terms import subterms, variable
 
 PROBE = variable("Expr", "probe")
 
 STAGE_KNOBS = (
-    *("SLAB", "HANDOFF", "HOIST", "DRAIN", "EXP", "SUM", "BASE", "START", "SKEW", "ROLES"),
-    *("GRID", "CACHE", "TURNS", "REGS"),
+    *("SLAB", "HANDOFF", "HOIST", "DRAIN", "EXP", "SUM", "BASE", "START", "SKEW", "SKIP", "ROLES"),
+    *("GRID", "ORDER", "CACHE", "TURNS", "REGS"),
 )
 
 # what is tried where nothing is pinned: how operands move, crossed with the form of the algebra
@@ -36,8 +38,9 @@ _ALGEBRAS = (
     {"BASE": "max", "SUM": "block", "EXP": Exponential("ex2")},
     {"BASE": "lazy", "SUM": "lane", "EXP": Exponential("fold")},
 )
-_ALWAYS = {"HANDOFF": "repack", "DRAIN": Drain(4)}
+_ALWAYS = {"HANDOFF": "repack", "DRAIN": Drain(4), "SKIP": "index", "ORDER": "heavy"}
 _KEEPING = ({"HOIST": "registers"}, {"HOIST": "shared"})
+ORDERS = ("pair", "fold")  # beside "heavy"
 
 
 @lru_cache(maxsize=256)
@@ -70,6 +73,7 @@ class Facts:
     early: bool  # part of the body does not depend on the state
     inner: bool
     contracts: bool
+    skips: bool  # some tile needs less than the whole fold, or its masks in a part of it alone
 
 
 @lru_cache(maxsize=256)
@@ -90,6 +94,7 @@ def facts(stage: Stage) -> Facts:
         early=bool(sums.inner or sums.serial),
         inner=bool(sums.inner),
         contracts=bool(sums.contractions),
+        skips=fold is not None and skips(stage),
     )
 
 
@@ -113,11 +118,13 @@ def relevant(stage: Stage, candidate: Candidate, choices: Choices) -> set[str]:
         "DRAIN": in_slabs,
         "ROLES": staged,
         "CACHE": staged,
+        "ORDER": known.skips and choices.skip != "none" and uneven(stage, candidate.rows),
         "EXP": known.exponentials,
         "SUM": known.row_sums,
         "BASE": known.free_bases,
         "START": known.free_bases and known.inner and choices.base != "max",
         "SKEW": known.early,
+        "SKIP": known.skips,
         "TURNS": known.contracts and on_tensor_cores and candidate.inner.row_warps > 1,
     }
     return found | {name for name, does in matters.items() if does}
@@ -176,11 +183,11 @@ def value_of(choices: Choices, name: str) -> Any:
 def realizations(stage: Stage, candidate: Candidate, pins: Mapping[str, Any]) -> list[Choices]:
     """The usual styles with the pinned values, each once; those that cannot have them left out."""
     found: dict[Choices, None] = {}
-    for move in _MOVES:
-        for keep in _KEEPING:
-            for algebra in _ALGEBRAS:
-                wanted = {**_ALWAYS, **move, **keep, **algebra, **pins}
-                choices = fitted(stage, candidate, wanted)
-                if honours(choices, pins):
-                    found[choices] = None
+    for styles in itertools.product(_MOVES, _KEEPING, _ALGEBRAS):
+        wanted = dict(_ALWAYS)
+        for style in styles:
+            wanted |= style
+        choices = fitted(stage, candidate, {**wanted, **pins})
+        if honours(choices, pins):
+            found[choices] = None
     return list(found)

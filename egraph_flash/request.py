@@ -8,7 +8,7 @@ from typing import Any
 
 from .axes import Axis
 from .dtypes import DTYPES, Dtype
-from .errors import ExpressionError, LoweringError
+from .errors import ExpressionError
 from .expressions import Expr, Output, lift
 from .knobs import knob_of
 from .machines import machine
@@ -92,9 +92,3 @@ def _check_inputs(name: str, inputs: list[Any]) -> None:
             raise ExpressionError(
                 f"{name}: two tensors are called {array.args[0]!r}: {text(other)} and {text(array)}"
             )
-        for extent in array.args[2]:
-            if extent.head == "Symbol":
-                raise LoweringError(
-                    f"{name}: tensor {array.args[0]!r} has the symbolic extent {extent}, which is "
-                    "not lowered yet; a number would be"
-                )

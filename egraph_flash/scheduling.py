@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from . import debug
@@ -26,9 +27,12 @@ from .pinning import (
     scopes,
     tile_pins,
 )
-from .realizations import STAGE_KNOBS, relevant
+from .preconditions import why_not
+from .realizations import ORDERS, STAGE_KNOBS, relevant
 from .stages import Stage
 from .workload import work_of
+
+REORDERED = 24  # of the cheapest options, whose row tiles are tried in other orders
 
 
 @dataclass(frozen=True)
@@ -97,10 +101,29 @@ class _Search:
 
     def best(self) -> Scheduled:
         legal = self.legal()
-        costs = [predict(work_of(self.stage, *option), self.machine) for option in legal]
+        costs = [self.cost(option) for option in legal]
+        first = sorted(range(len(legal)), key=lambda place: (costs[place].total_us, place))
+        for option in self.reordered([legal[place] for place in first[:REORDERED]]):
+            legal.append(option)
+            costs.append(self.cost(option))
         debug.show(debug.CANDIDATES, lambda: _table(self.stage, legal, costs))
         chosen = min(range(len(legal)), key=lambda place: (costs[place].total_us, place))
         return Scheduled(self.stage, *legal[chosen], costs[chosen])
+
+    def cost(self, option: Option) -> Cost:
+        return predict(work_of(self.stage, *option), self.machine)
+
+    def reordered(self, found: Sequence[Option]) -> Iterator[Option]:
+        """The same with their row tiles in other orders, where that matters and is not pinned."""
+        pinned = {**self.common, **self.named}
+        for (candidate, choices), order in itertools.product(found, ORDERS):
+            other = replace(choices, order=order)
+            if (
+                "ORDER" not in pinned
+                and choices.order == "heavy"
+                and why_not(self.stage, candidate, other, self.machine) is None
+            ):
+                yield candidate, other
 
     def legal(self) -> list[Option]:
         kept = self.geometries()

@@ -61,7 +61,7 @@ class _Shape:
         return self.done[name]
 
     def _expr(self, term: Any, streamed: Axes) -> Any:
-        if term.head in ("Load", "Num", "Idx"):
+        if term.head in ("Load", "Num", "Idx", "Len"):
             return term
         if term.head == "Red":
             monoid, axis, body = term.args

@@ -36,6 +36,7 @@ def _heads() -> Iterator[Head]:
     yield Head("Rep", ("String",), "Representation")
     yield Head("Num", ("f64",), "Expr")
     yield Head("Idx", ("Axis",), "Expr")
+    yield Head("Len", ("Axis",), "Expr")
     yield Head("Load", ("Tensor", "Vec Expr"), "Expr")
     for row in OPERATORS.values():
         yield Head(row.name, ("Expr",) * row.arity, "Expr")

@@ -3,169 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any, Literal
+from functools import cached_property
+from typing import Literal
 
 from .axes import Axis
+from .balance import MOST_BLOCKS, in_order
 from .candidates import Candidate, demand
-from .carriers import bases_of, lift_of, monoid_of
 from .choices import PLAIN, Choices
 from .codegen.arena import Arena, arena
 from .codegen.atoms import Atom, atom
 from .codegen.resources import registers
 from .codegen.slabs import CHUNK_BYTES, SlabLayout
 from .cost import Work
-from .dtypes import DTYPES
-from .free import free
-from .roles import Contraction, placeholder, summand
-from .shapes import shape_of
+from .profiles import Read, profile
+from .skipping import heavy_last, weights
 from .stages import Stage
-from .terms import subterms
-
-# On which pipe each pointwise operator runs, and how many of its operations it takes there.
-_ON = {
-    "fma": ("Add", "Sub", "Mul", "Neg", "Abs"),
-    "alu": ("Max2", "Min2", "Where", "Lt", "Le", "Eq", "Ne", "And", "Or", "Not"),
-}
-PIPES: dict[str, dict[str, float]] = {
-    **{name: {pipe: 1.0} for pipe, names in _ON.items() for name in names},
-    "FloorDiv": {"alu": 4.0},
-    "Mod": {"alu": 4.0},
-    "Exp": {"fma": 1.0, "mufu": 1.0},
-    "Log": {"fma": 1.0, "mufu": 1.0},
-    "Tanh": {"fma": 8.0, "mufu": 2.0},
-    "Sqrt": {"fma": 6.0, "mufu": 1.0},
-    "Div": {"fma": 8.0, "mufu": 1.0},
-    "Cast": {"alu": 2.0},
-}
-
-
-@dataclass(frozen=True)
-class Pointwise:
-    """Operations of the body that vary over the same sides of its tiles, by pipe."""
-
-    by_rows: bool
-    by_columns: bool
-    pipe: str
-    count: float
-
-
-@dataclass(frozen=True)
-class Read:
-    """An array that a block reads, at the axes of its index, and what for.
-
-    A contraction's `left` and `right` operands are loaded as fragments; a `tile` as it is laid
-    out. `along_columns` says that a right operand's neighbours lie along the columns.
-    """
-
-    load: Any
-    axes: tuple[Axis, ...]
-    size_bytes: int
-    part: Literal["left", "right", "tile"]
-    along_columns: bool
-
-    @property
-    def name(self) -> str:
-        return str(self.load.args[0].args[0])
-
-
-@dataclass(frozen=True)
-class Profile:
-    """What of a stage's work does not depend on its geometry."""
-
-    pointwise: tuple[Pointwise, ...]
-    reads: tuple[Read, ...]
-    hbm_bytes: float
-    inner: tuple[Contraction, ...]
-    outer: tuple[Contraction, ...]
-    rescaled: int  # accumulators that are multiplied once a round
-    exponentials: int  # of each element of the body
-    maxima: int  # channels that fold rows
-    sums: int
-
-
-@lru_cache(maxsize=64)
-def profile(stage: Stage) -> Profile:
-    sums, roles = shape_of(stage), stage.roles
-    bodies = _bodies(stage)
-    counted: dict[tuple[bool, bool, str], float] = {}
-    for node in dict.fromkeys(n for expr in bodies for n in _outside_sums(expr)):
-        axes = set(free(node))
-        where = roles.row in axes, roles.inner_columns in axes
-        for pipe, count in PIPES.get(node.head, {}).items():
-            counted[*where, pipe] = counted.get((*where, pipe), 0.0) + count
-    for channel in sums.plain:
-        pipe = "fma" if monoid_of(channel) == "Sum" else "alu"
-        counted[True, True, pipe] = counted.get((True, True, pipe), 0.0) + 1.0
-    for red in sums.serial:
-        axes = set(free(red))
-        where = roles.row in axes, roles.inner_columns in axes
-        counted[*where, "fma"] = counted.get((*where, "fma"), 0.0) + 2.0 * red.args[1].size
-    loads = dict.fromkeys(
-        node
-        for expr in (*bodies, *(target.expr for target in stage.targets))
-        for node in subterms(expr)
-        if node.head == "Load"
-    )
-    reads = tuple(_read(load, stage) for load in loads)
-    read_bytes = sum(math.prod(a.size for a in read.axes) * read.size_bytes for read in reads)
-    written_bytes = sum(
-        math.prod(axis.size for axis in target.axes) * DTYPES[target.array.args[1]].size_bytes
-        for target in stage.targets
-    )
-    return Profile(
-        pointwise=tuple(Pointwise(*where, count) for where, count in counted.items()),
-        reads=reads,
-        hbm_bytes=float(read_bytes + written_bytes),
-        inner=tuple(found for _, found in sums.inner),
-        outer=tuple(found for _, found in sums.outer),
-        rescaled=sum(bool(bases_of(channel)) for channel, _ in sums.outer),
-        exponentials=_exponentials(bodies, stage),
-        maxima=sum(monoid_of(channel) == "Max" for channel in sums.plain),
-        sums=sum(monoid_of(channel) == "Sum" for channel in sums.plain),
-    )
-
-
-def _read(load: Any, stage: Stage) -> Read:
-    found = shape_of(stage).contractions
-    left, right = ([getattr(each, side) for each in found] for side in ("left", "right"))
-    part: Literal["left", "right", "tile"] = (
-        "left" if load in left else "right" if load in right else "tile"
-    )
-    last = load.args[1][-1] if load.args[1] else None
-    along_columns = last is not None and stage.roles.column in free(last)
-    size_bytes = DTYPES[load.args[0].args[1]].size_bytes
-    return Read(load, free(load), size_bytes, part, part == "right" and along_columns)
-
-
-def _exponentials(bodies: list[Any], stage: Stage) -> int:
-    """The different exps that vary over both sides of the body's tile."""
-    both = {stage.roles.row, stage.roles.inner_columns}
-    nodes = dict.fromkeys(n for expr in bodies for n in _outside_sums(expr) if n.head == "Exp")
-    return sum(both <= set(free(node)) for node in nodes)
-
-
-def _bodies(stage: Stage) -> list[Any]:
-    if stage.fold is None:
-        return [target.expr for target in stage.targets]
-    return [
-        summand(channel, {base: placeholder(base) for base in bases_of(channel)})
-        if monoid_of(channel) == "Sum"
-        else lift_of(channel)
-        for channel in stage.channels
-    ]
-
-
-def _outside_sums(expr: Any) -> Iterator[Any]:
-    """The pointwise nodes of an expression that stand in no reduction and read no fold."""
-    if expr.head in ("Red", "Get", "Load", "Num", "Idx", "Var"):
-        return
-    for child in expr.children:
-        if child.sort == "Expr":
-            yield from _outside_sums(child)
-    yield expr
 
 
 @dataclass(frozen=True)
@@ -182,8 +35,10 @@ class Counts:
         rows = kind.rows * candidate.inner.row_atoms * candidate.inner.row_warps
         columns = self._columns()
         batch = math.prod(axis.size for axis in roles.batch)
-        ctas = max(_tiles(roles.row, rows) * _tiles(roles.column, columns) * batch, 1)
-        steps = _tiles(roles.fold, candidate.block)
+        others = max(_tiles(roles.column, columns) * batch, 1)
+        tiles = self._blocks_of_tiles(rows)
+        ctas = max(len(tiles) * others, 1)
+        steps = sum(tiles) / max(len(tiles), 1)
         width = candidate.block * steps if roles.fold is not None else columns
         elements = float(ctas) * rows * width
         pipes = self._pointwise(elements, rows, columns, float(ctas) * steps)
@@ -207,7 +62,8 @@ class Counts:
             l2_bytes=ctas * steps * read,
             l1_bytes=ctas * steps * touched,
             shared_bytes=self._handoff_bytes(handed) + ctas * steps * drained,
-            ctas=ctas,
+            ctas=-(-len(tiles) // 2) * others if self.choices.order == "pair" else ctas,
+            weights=self._weights(tiles, others),
             warps_per_cta=self._warps(),
             registers_per_thread=self._registers(),
             shared_bytes_per_cta=self._arena.size_bytes,
@@ -215,6 +71,22 @@ class Counts:
             overlap=self._overlap(),
             spills=self._need > min(MOST_REGISTERS, self.choices.regs.most),
         )
+
+    def _blocks_of_tiles(self, rows: int) -> tuple[int, ...]:
+        """How many blocks of the fold each row tile works on, in whole groups of a slot."""
+        roles, block = self.stage.roles, self.candidate.block
+        count = _tiles(roles.row, rows)
+        if roles.fold is None or self.choices.skip == "none":
+            return (_tiles(roles.fold, block),) * count
+        group = block * max((s.steps for _, s in self.choices.stage if s.depth), default=1)
+        return tuple(-(-n // group) * group // block for n in weights(self.stage, rows))
+
+    def _weights(self, tiles: tuple[int, ...], others: int) -> tuple[int, ...]:
+        """The blocks' weights in the order in which they start; empty where all are alike."""
+        if len(set(tiles)) < 2 or len(tiles) * others > MOST_BLOCKS:
+            return ()
+        last = heavy_last(self.stage, self.candidate.rows)
+        return tuple(in_order(tiles, self.choices.order, others, heavy_last=last))
 
     def _overlap(self) -> float:
         """Blocks that a warp works on at a time: two where the next one's scores do not wait, by
@@ -340,7 +212,7 @@ class Counts:
                 return "register"
         return "global"
 
-    def _serial_steps(self, steps: int) -> float:
+    def _serial_steps(self, steps: float) -> float:
         """Trips to memory that a block waits for, one after the other."""
         roles = self.stage.roles
         trips = 0.0

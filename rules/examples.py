@@ -65,6 +65,7 @@ total_of_constant = make("Red", make("Sum"), n, g)
 def _by_head() -> dict[str, Expr]:
     """For each head of an expression, one that varies along n and has this head at the top."""
     found: dict[str, Expr] = {"Num": lift(2.0) + x, "Idx": n.index, "Load": x}
+    found["Len"] = x + make("Len", n)
     for row in OPERATORS.values():
         operands = (n.index <= m.index, x, w) if row.name == "Where" else (x, w)[: row.arity]
         found[row.name] = make(row.name, *operands)

@@ -36,6 +36,7 @@ def _union(names: list[str]) -> str:
 def _rules() -> Iterator[Row]:
     yield _rule("Num", "(= e (Num v))", "(set-empty)")
     yield _rule("Idx", "(= e (Idx k))", "(set-of k)")
+    yield _rule("Len", "(= e (Len k))", "(set-empty)")
     yield _rule(
         "Red",
         "(= e (Red m k b)) (= f (free b))",

@@ -21,14 +21,23 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         *("codegen.ptx_types", "codegen.ptx", "codegen.isa.", "codegen.lanes", "codegen.targets"),
         *("codegen.ptx_text", "codegen.ptx_parse", "codegen.atoms", "codegen.frames"),
-        *("machines", "cost", "knobs"),
+        *("machines", "balance", "cost", "knobs"),
     ),
     (
         *("rules.", "engine", "egraph", "canonical", "combination", "frozen", "passes", "solver"),
         *("shaping", "extraction", "miniature", "derivation"),
     ),
     (
-        *("request", "roles", "stages", "shapes", "codegen.resources", "candidates", "workload"),
+        *(
+            "request",
+            "roles",
+            "stages",
+            "shapes",
+            "codegen.resources",
+            "candidates",
+            "profiles",
+            "workload",
+        ),
         *(
             "codegen.affine",
             "codegen.slabs",
@@ -36,6 +45,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "codegen.boxes",
             "codegen.residency",
             "gauge",
+            "intervals",
+            "skipping",
             "realizations",
             "preconditions",
         ),

@@ -21,7 +21,7 @@ from egraph_flash.knobs import KNOBS
 from egraph_flash.rungs import RUNGS, Rung, pins_by_rung
 from egraph_flash.simulator import run
 from tests.support.deletions import without_each
-from tests.support.forms import attention, decoded, inputs
+from tests.support.forms import MASKS, attention, decoded, inputs
 from tests.support.fresh import fresh_rng
 
 MMA = "a:mma_m16n8k16_f16"
@@ -34,8 +34,10 @@ MOVES = {
     "HOIST": ["none", "shared", "registers"],
     "DRAIN": ["x2", "x4", "x4/p2"],
     "SKEW": ["off", "on", "last"],
+    "SKIP": ["none", "index"],
     "ROLES": ["all", "one", "rotate", "producer", "each"],
     "GRID": ["tiles", "persistent"],
+    "ORDER": ["rows", "heavy", "fold", "pair"],
     "CACHE": ["none", "last", "first"],
     "TURNS": ["off", "on"],
     "BASE": ["max", "vote"],
@@ -92,10 +94,10 @@ def test_random_movement_moves_no_bit(data: st.DataObject) -> None:
     depth = data.draw(st.sampled_from([16, 24, 32, 64, 72, 96, 128]), "head dim")
     length = 8 * block * full + data.draw(st.integers(0, 8 * block - 1), "rest")
     rows = data.draw(st.integers(1, 150), "rows")
-    causal = data.draw(st.booleans(), "causal")
-    expr = attention(1, 2, rows, length, depth, causal=causal)
+    mask = data.draw(st.sampled_from(["none", *MASKS]), "mask")
+    expr = attention(1, 2, rows, length, depth, mask=MASKS.get(mask))
     exact = {"EXP": "ex2", "SUM": "block", "BASE": "max"}
-    still = {"STAGE": "d0", "HOIST": "none", "SKEW": "off"}
+    still = {"STAGE": "d0", "HOIST": "none", "SKEW": "off", "SKIP": "none"}
     plain = compiled(expr, {**tiles(1, 1, block, depth), **exact, **still})
     assume(plain is not None)
     assert plain is not None

@@ -22,7 +22,7 @@ _LEAVES = {
     "Monoid": ("Sum", "Max"),
     "Level": ("Flat", "Grid"),
     "Representation": ("Rep",),
-    "Expr": ("Num", "Idx"),
+    "Expr": ("Num", "Idx", "Len"),
     "Chan": ("Ch",),
     "State": ("Lift",),
 }

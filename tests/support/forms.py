@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,17 @@ from egraph_flash.dtypes import Array, Dtype, f16
 
 MATERIALIZED, CUDA_CORES, TENSOR_CORES = "materialized", "cuda_cores", "tensor_cores"
 FORMS = (MATERIALIZED, CUDA_CORES, TENSOR_CORES)
+
+Mask = Callable[[Axis, Axis], Any]
+MASKS: dict[str, Mask] = {
+    "causal": lambda m, n: n.index <= m.index,
+    "window": lambda m, n: (n.index <= m.index + 9) & (m.index - 40 < n.index),
+    "prefix": lambda m, n: (n.index <= m.index) | (n.index < 50),
+    "blocks": lambda m, n: n // 32 <= m // 24,
+    "band": lambda m, n: abs(n.index - m.index) < 30,
+    "ahead": lambda m, n: ~(n.index <= m.index + 20),
+    "rows": lambda m, n: (m.index < 40) & (n.index % 7 != 3),
+}
 
 
 def pins(form: str, depth: int, columns: int, dtype: Dtype) -> dict[str, str]:
@@ -38,16 +50,25 @@ def pins(form: str, depth: int, columns: int, dtype: Dtype) -> dict[str, str]:
 
 
 def attention(
-    b: int, h: int, m: int, n: int, d: int, dtype: Dtype = f16, *, causal: bool = False
+    b: int,
+    h: int,
+    m: int,
+    n: int,
+    d: int,
+    dtype: Dtype = f16,
+    *,
+    causal: bool = False,
+    mask: Mask | None = None,
 ) -> Any:
-    """softmax(q kᵀ / √d) v over [b, h, m or n, d] inputs."""
+    """softmax(q kᵀ / √d) v over [b, h, m or n, d] inputs, under a mask of (row, key)."""
     axes = Axis.many(b=b, h=h, m=m, n=n, d=d, e=d)
     bb, hh, mm, nn, dd, ee = axes
     q, k = Tensor("q", (bb, hh, mm, dd), dtype), Tensor("k", (bb, hh, nn, dd), dtype)
     v = Tensor("v", (bb, hh, nn, ee), dtype)
     s = (q * k).sum(dd) * d**-0.5
-    if causal:
-        s = where(nn.index <= mm.index, s, -inf)
+    mask = MASKS["causal"] if causal else mask
+    if mask is not None:
+        s = where(mask(mm, nn), s, -inf)
     return (softmax(s, nn) * v).sum(nn)
 
 

@@ -1,0 +1,222 @@
+"""Which part of a fold a tile of its rows needs: where its elements are not the identity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from .carriers import bases_of, closure, lift_of, monoid_of
+from .choices import Choices
+from .indices import bounds
+from .intervals import ALL, FIRST_ROW, LAST_ROW, Interval, span_of
+from .roles import placeholder, summand
+from .stages import Stage
+from .terms import make, rewrite, subterms
+
+Conjuncts = frozenset[Any]
+_NONE: Conjuncts = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class Extent:
+    """Where along its fold a tile of a stage has elements that count (`live`), and where all the
+    conditions `assumed` hold for all of its rows (`full`)."""
+
+    live: Interval
+    full: Interval
+    assumed: Conjuncts
+
+
+@lru_cache(maxsize=256)
+def extent_of_fold(stage: Stage) -> Extent:
+    """The part of the fold that a tile of rows needs, as terms of its first and last row."""
+    fold, row = stage.roles.fold, stage.roles.row
+    assert fold is not None, "a stage without a fold has no part of it"
+    live = ALL
+    for condition in needed(stage):
+        live = live & span_of(condition, fold, row).live
+    full, assumed = ALL, []
+    for condition in conditions(stage):
+        found = span_of(condition, fold, row)
+        if _is_empty(found.full):
+            continue
+        full = full & found.full
+        assumed.append(condition)
+    return Extent(live, full, frozenset(assumed))
+
+
+def is_static(stage: Stage, choices: Choices) -> bool:
+    """Whether every tile works on all blocks of the fold, whose number is known."""
+    fold = stage.roles.fold
+    known = fold is None or fold.extent.head == "Known"
+    return known and (choices.skip == "none" or not skips(stage))
+
+
+def skips(stage: Stage) -> bool:
+    """Whether some tile may need less than the whole fold, or its masks in a part of it alone."""
+    extent = extent_of_fold(stage)
+    live = extent.live
+    return live.low is not None or live.high is not None or bool(extent.assumed)
+
+
+def part_of_fold(stage: Stage, choices: Choices) -> Extent:
+    """The part that a tile works on: all of it where nothing is skipped."""
+    return Extent(ALL, ALL, frozenset()) if choices.skip == "none" else extent_of_fold(stage)
+
+
+@lru_cache(maxsize=1024)
+def weights(stage: Stage, rows: int) -> tuple[int, ...]:
+    """How many elements of the fold each row tile works on, at typical lengths.
+
+    Where that depends on data, as many as there are.
+    """
+    fold, row = stage.roles.fold, stage.roles.row
+    assert fold is not None, "a stage without a fold has no part of it"
+    if row is None:
+        return (fold.size,)
+    live = extent_of_fold(stage).live
+    found = []
+    for first in range(0, row.size, rows):
+        last = min(first + rows, row.size) - 1
+        low, high = (
+            _number(end, first, last, otherwise)
+            for end, otherwise in ((live.low, 0), (live.high, fold.size))
+        )
+        found.append(max(min(high, fold.size) - max(low, 0), 0))
+    return tuple(found)
+
+
+def uneven(stage: Stage, rows: int) -> bool:
+    """Whether some row tiles have more to do than others."""
+    return len(set(weights(stage, rows))) > 1
+
+
+def heavy_last(stage: Stage, rows: int) -> bool:
+    """Whether row tiles tend to grow heavier with their number."""
+    found = weights(stage, rows)
+    half = len(found) // 2
+    return sum(found[len(found) - half :]) >= sum(found[:half])
+
+
+def _number(end: Any, first: int, last: int, otherwise: int) -> int:
+    """The value of an interval's end for a tile, if it depends on the tile alone."""
+    if end is None:
+        return otherwise
+    term = rewrite(end, {FIRST_ROW: make("Num", float(first)), LAST_ROW: make("Num", float(last))})
+    lengths = {
+        node: make("Num", float(node.args[0].size)) for node in subterms(term) if node.head == "Len"
+    }
+    low, high = bounds(rewrite(term, lengths))
+    return int(low) if low == high else otherwise
+
+
+def _is_empty(interval: Interval) -> bool:
+    """Whether an interval is known to hold nothing, whatever the tile."""
+    return interval.low is not None and interval.low is interval.high
+
+
+def needed(stage: Stage) -> tuple[Any, ...]:
+    """Conditions without any of which an element of the fold changes no channel of the state.
+
+    An element is the identity of a channel where a `where` puts the absent value of the domain
+    that its lift lives in: -inf below an exp and in a maximum, 0 in a sum.
+    """
+    found: Conjuncts | None = None
+    for channel in closure(stage.channels):
+        if monoid_of(channel) == "Max":
+            mine = _present(lift_of(channel), "log")
+        else:
+            mine = _present(summand(channel, _placeholders(channel)), "zero")
+        found = mine if found is None else found & mine
+    order = {node: place for place, node in enumerate(_nodes(stage))}
+    return tuple(sorted(found or _NONE, key=lambda condition: order[condition]))
+
+
+def conditions(stage: Stage) -> tuple[Any, ...]:
+    """The conditions of every `where` in the fold's body, conjunctions taken apart."""
+    found: dict[Any, None] = {}
+    for node in _nodes(stage):
+        if node.head == "Where":
+            found |= dict.fromkeys(sorted(_conjuncts(node.args[0]), key=_text))
+    return tuple(found)
+
+
+def assume(expr: Any, held: Conjuncts) -> Any:
+    """The expression where these conditions hold."""
+    true = make("Num", 1.0)
+    change: dict[Any, Any] = {}
+    for node in subterms(expr):
+        new = true if node in held else rewrite(node, change)
+        if new.head == "And":
+            left = [part for part in new.args if part is not true]
+            new = new if len(left) == 2 else left[0] if left else true
+        if new.head == "Where" and new.args[0] is true:
+            new = new.args[1]
+        if new is not node:
+            change[node] = new
+    return change.get(expr, expr)
+
+
+def _nodes(stage: Stage) -> list[Any]:
+    return subterms(*(lift_of(channel) for channel in closure(stage.channels)))
+
+
+def _placeholders(channel: Any) -> dict[Any, Any]:
+    return {base: placeholder(base) for base in bases_of(channel)}
+
+
+def _conjuncts(condition: Any) -> Conjuncts:
+    if condition.head == "And":
+        return _conjuncts(condition.args[0]) | _conjuncts(condition.args[1])
+    return frozenset((condition,))
+
+
+def _text(condition: Any) -> str:
+    from .notation import text
+
+    return text(condition)
+
+
+def _present(expr: Any, domain: str) -> Conjuncts:
+    """Conditions that all hold wherever an expression is not the absent value of the domain."""
+    head, args = expr.head, expr.args
+    if head == "Where":
+        absent = make("Num", float("-inf") if domain == "log" else 0.0)
+        if args[2] is absent:
+            return _conjuncts(args[0]) | _present(args[1], domain)
+        return _present(args[1], domain) & _present(args[2], domain)
+    if head in ("Cast", "Risk", "Mat"):
+        return _present(args[-1], domain)
+    if head in ("Max2", "Min2") and domain == "log":
+        parts = [_present(arg, domain) for arg in args]
+        return parts[0] & parts[1] if head == "Max2" else parts[0] | parts[1]
+    if domain == "log":
+        return _present_log(expr)
+    return _present_zero(expr)
+
+
+def _present_log(expr: Any) -> Conjuncts:
+    head, args = expr.head, expr.args
+    if head == "Add":
+        return _present(args[0], "log") | _present(args[1], "log")
+    if head == "Sub":
+        return _present(args[0], "log")
+    if head == "Mul":
+        for constant, other in (args, args[::-1]):
+            if constant.head == "Num" and constant.args[0] > 0:
+                return _present(other, "log")
+    if head == "Div" and args[1].head == "Num" and args[1].args[0] > 0:
+        return _present(args[0], "log")
+    return _present(args[0], "zero") if head == "Log" else _NONE
+
+
+def _present_zero(expr: Any) -> Conjuncts:
+    head, args = expr.head, expr.args
+    if head == "Mul":
+        return _present(args[0], "zero") | _present(args[1], "zero")
+    if head in ("Add", "Sub"):
+        return _present(args[0], "zero") & _present(args[1], "zero")
+    if head in ("Div", "Neg", "Abs", "Sqrt", "Tanh"):
+        return _present(args[0], "zero")
+    return _present(args[0], "log") if head == "Exp" else _NONE
