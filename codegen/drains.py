@@ -8,10 +8,11 @@ from typing import Any
 from ..axes import Axis
 from .context import Context
 from .copies import Slot, in_slot, slab_address
-from .frames import Frame, Side, atoms_along, offset
+from .frames import Frame, Side, atoms_along, fragment, offset
 from .lanes import M8N8_B16, LaneMap
 from .ptx import Address, Register
 from .slabs import CHUNK_BYTES, SlabLayout
+from .values import Value
 
 ELEMENTS = CHUNK_BYTES // 2  # of 16 bits, in a row of a matrix
 
@@ -20,7 +21,8 @@ ELEMENTS = CHUNK_BYTES // 2  # of 16 bits, in a row of a matrix
 class Held:
     """A tile that lies in shared memory: its layout, its axes, where its slot is.
 
-    `shift` is how far into the slot's tile the block in hand begins, along `shifted`.
+    `shift` is how far into the slot's tile the block in hand begins, along `shifted`. `boxed`: a
+    tensor copy brought it, which takes elements past a bound as memory holds them.
     """
 
     layout: SlabLayout
@@ -29,6 +31,7 @@ class Held:
     slot: Slot
     shifted: Axis | None = None
     shift: int = 0
+    boxed: bool = False
 
 
 def drained(
@@ -38,11 +41,37 @@ def drained(
     matrices = Matrices(lanes, transposed=_side(frame, held.along) == 0)
     rows, columns = atoms_along(lanes, frame)
     others: dict[tuple[Register, int], Register] = {}  # bases in other chunks of their span
-    return {
+    found = {
         (i, j): _fragment(ctx, held, frame, matrices, (i, j), others)
         for i in range(rows)
         for j in range(columns)
     }
+    if held.boxed and (frame.row.strict or frame.column.strict):
+        return {place: _cut(ctx, words, frame, lanes, place) for place, words in found.items()}
+    return found
+
+
+def _cut(
+    ctx: Context, words: list[Register], frame: Frame, lanes: LaneMap, place: tuple[int, int]
+) -> list[Register]:
+    """The fragment with zeros for what lies past a bound that memory goes on after."""
+    which = 0 if frame.row.strict else 1
+    inside = ctx.inside((frame.row, frame.column)[which])
+    assert inside is not None, "a strict side has a bound"
+    b = ctx.builder
+    elements = fragment(lanes, frame, place)
+    cut = []
+    for word, low, high in zip(words, elements[::2], elements[1::2], strict=True):
+        name = ("halves inside", inside.words[low[which]], inside.words[high[which]])
+        if name not in ctx.memo:
+            with b.at(inside.depth):
+                halves = (
+                    b.op("selp_b32", bits, 0, test)
+                    for bits, test in ((0xFFFF, name[1]), (0xFFFF0000, name[2]))
+                )
+                ctx.memo[name] = Value("scalar", "s32", (b.op("or_b32", *halves),), inside.depth)
+        cut.append(b.op("and_b32", word, ctx.memo[name].words[0]))
+    return cut
 
 
 def _side(frame: Frame, axis: Axis | None) -> int:

@@ -21,7 +21,8 @@ class Side:
     first coordinate, a multiple of `extent`; `moving` is a constant, or a loop's counter that is
     a multiple of `moving_step`, and `ahead` a constant on top of it. `interleave` is how many
     atoms take turns along the side. `bound` is where the axis ends, if coordinates past it occur
-    and must be masked. Where threads are laid out otherwise than by lanes and warps, `own` is the
+    and must be masked; `strict` says that memory holds elements past it, which may be anything.
+    Where threads are laid out otherwise than by lanes and warps, `own` is the
     thread's part, a multiple of `own_step`, and `block_extent` what the origin is a multiple of.
     """
 
@@ -35,6 +36,7 @@ class Side:
     moving: Register | int = 0
     moving_step: int = 1
     bound: Register | int | None = None
+    strict: bool = False
     interleave: int = 1
     ahead: int = 0
     own: Register | None = None

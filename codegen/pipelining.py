@@ -193,10 +193,8 @@ class _Order:
         plain: tuple[Op, ...],
         last: tuple[Op, ...] = (),
     ) -> Sweep:
-        live, full = extent.live, extent.full
-        return Sweep(
-            self.axis, self.block, self.stride, pipes, live, full, before, masked, plain, last
-        )
+        ends = (extent.live, extent.full, extent.bound)
+        return Sweep(self.axis, self.block, self.stride, pipes, *ends, before, masked, plain, last)
 
     def group(self, pipes: tuple[Pipe, ...], block: Block, last: Block | None = None) -> Any:
         """A group of blocks alike, from one slot; its last block may be another."""

@@ -107,7 +107,13 @@ class Ring:
         for placed in self.plan.slabs:
             moved = Slot(slot.offset_bytes + placed.offset_bytes, slot.register)
             self.ctx.held[placed.load] = Held(
-                placed.layout, placed.across, placed.along, moved, fold, step * self.extent.block
+                placed.layout,
+                placed.across,
+                placed.along,
+                moved,
+                fold,
+                step * self.extent.block,
+                boxed=self.pipe.staging.transport == "tma",
             )
 
     def slot(self, group: int | None) -> Slot:

@@ -43,7 +43,7 @@ class Staging:
     frame: Frame
     warps: int
     role: str
-    bounded: bool  # whether some block reaches past the end of the fold
+    end: Register | int | None  # of the fold's elements, if some block reaches past it
     policy: Register | None = None
 
     @property
@@ -127,9 +127,8 @@ class Staging:
         if axis is fold:
             assert fold is not None
             step = 8
-            bound = self.ctx.length(fold) if self.bounded else None
             return Side(
-                fold, (0,), (), moving=at.moving, moving_step=step, ahead=at.ahead, bound=bound
+                fold, (0,), (), moving=at.moving, moving_step=step, ahead=at.ahead, bound=self.end
             )
         for mine, own in ((self.frame.row, row), (self.frame.column, column)):
             if axis is own:

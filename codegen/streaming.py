@@ -40,10 +40,19 @@ class Kernel(Protocol):
 class Stream:
     """One loop being emitted."""
 
-    def __init__(self, kernel: Kernel, loop: Loop | Sweep, course: Course | None = None) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        loop: Loop | Sweep,
+        course: Course | None = None,
+        given: Register | None = None,
+    ) -> None:
+        """`given` is where the elements end that count, where that is before the axis does."""
         self.kernel, self.loop = kernel, loop
         self.ctx, self.choices = kernel.ctx, kernel.program.choices
         self.b: Builder = self.ctx.builder
+        self.given = given
+        self.end = given if given is not None else self.ctx.length(loop.axis)
         arena = self.ctx.arena
         assert arena is not None
         self.arena = arena
@@ -54,7 +63,7 @@ class Stream:
             frame=kernel.outer,
             warps=kernel.layout.warps,
             role=self.choices.roles,
-            bounded=self.reaches_past_the_end(),
+            end=self.end if self.reaches_past_the_end() else None,
             policy=self.policy(),
         )
         extent = Extent(loop.block, loop.block * loop.stride)
@@ -77,8 +86,8 @@ class Stream:
         return self.ctx.once("policy", lambda: self.b.op(row))
 
     def reaches_past_the_end(self) -> bool:
-        length, stride = self.ctx.length(self.loop.axis), self.loop.block * self.loop.stride
-        whole = isinstance(length, int) and length % stride == 0
+        stride = self.loop.block * self.loop.stride
+        whole = isinstance(self.end, int) and self.end % stride == 0
         return not whole or self.choices.skew != "off"
 
     # ---- the loop --------------------------------------------------------------------------------
@@ -176,11 +185,13 @@ class Stream:
     def frame(self, at: int, masked: bool) -> Iterator[None]:
         """The frame of the block that begins at an element after the counter."""
         held = self.kernel.inner
-        bound = self.ctx.length(self.loop.axis) if masked else None
+        bound = self.end if masked else None
         if isinstance(self.counter, Register):
             side = self.kernel.layout.fold_side(self.counter, self.loop.block, bound, at)
         else:
             side = self.kernel.layout.fold_side(self.counter + at, self.loop.block, bound)
+        if masked and self.given is not None:
+            side = replace(side, strict=True)
         self.kernel.inner = Frame(self.kernel.outer.row, side)
         yield
         self.kernel.inner = held

@@ -28,6 +28,7 @@ class Limits:
     plain: Register
     masked: Register
     end: Register
+    given: Register | None  # where the elements end that count, if that is before the axis does
 
 
 def sweep(kernel: Kernel, op: Sweep) -> None:
@@ -65,7 +66,11 @@ class _Finder:
             last, stop = last - self.group, end - self.group
         plain = self.named(self.within(self.up(self.low(op.full)), begin, stop))
         masked = self.named(self.within(last, plain, stop))
-        return Limits(*(self.register(each) for each in (begin, plain, masked, end)))
+        given = None
+        if op.bound is not None:
+            given = self.register(self.named(self.clipped(op.bound)))
+        ends = [self.register(each) for each in (begin, plain, masked, end)]
+        return Limits(ends[0], ends[1], ends[2], ends[3], given)
 
     def low(self, found: Interval) -> Any:
         return make("Num", 0.0) if found.low is None else self.clipped(found.low)
@@ -105,7 +110,7 @@ class Sweeping(Stream):
     loop: Sweep
 
     def __init__(self, kernel: Kernel, op: Sweep, limits: Limits) -> None:
-        super().__init__(kernel, op, Course(limits.begin, limits.end))
+        super().__init__(kernel, op, Course(limits.begin, limits.end), limits.given)
         self.limits = limits
         self.ctx.moving[limits.begin] = 0
         self.stride = op.block * op.stride

@@ -273,7 +273,7 @@ class Sweep:
     Groups of `stride` blocks from the first that `live` reaches to the last are worked on: `plain`
     where `full` holds for a whole group, `masked` elsewhere. `before` runs once ahead of the first
     group; `last`, if there is one, is what the last group is. A tile without live elements does
-    nothing.
+    nothing. Past `bound` memory may hold anything; None: there the axis ends.
     """
 
     axis: Axis
@@ -282,6 +282,7 @@ class Sweep:
     pipes: tuple[Pipe, ...]
     live: Interval
     full: Interval
+    bound: Any | None
     before: tuple[Any, ...]
     masked: tuple[Any, ...]
     plain: tuple[Any, ...]

@@ -54,11 +54,17 @@ def request_for(expr: Any, target: str, pins: dict[str, str], name: str) -> Requ
         knob_of(pin).parse(value)
     names = _output_names(len(roots), {array.args[0] for array in inputs})
     outputs = tuple(
-        _root(name, label, term, axes, next(iter(inputs)))
+        _root(name, label, term, axes, _first(inputs))
         for label, (term, axes) in zip(names, roots, strict=True)
     )
     machine(target)
     return Request(name, outputs, tuple(inputs), target, pins)
+
+
+def _first(inputs: Mapping[Any, None]) -> Any:
+    """The first input that holds real numbers, if there is one."""
+    real = (array for array in inputs if not DTYPES[array.args[1]].is_integer)
+    return next(real, next(iter(inputs)))
 
 
 def _root(name: str, label: str, term: Expr, axes: tuple[Axis, ...] | None, first: Any) -> Root:

@@ -8,6 +8,7 @@ from typing import Any
 
 from .carriers import bases_of, closure, lift_of, monoid_of
 from .choices import Choices
+from .free import free
 from .indices import bounds
 from .intervals import ALL, FIRST_ROW, LAST_ROW, Interval, span_of
 from .roles import placeholder, summand
@@ -21,11 +22,16 @@ _NONE: Conjuncts = frozenset()
 @dataclass(frozen=True, eq=False)
 class Extent:
     """Where along its fold a tile of a stage has elements that count (`live`), and where all the
-    conditions `assumed` hold for all of its rows (`full`)."""
+    conditions `assumed` hold for all of its rows (`full`).
+
+    Past `bound`, if there is one, no row has elements that count: it is a length given in a mask,
+    and what memory holds past it is never used.
+    """
 
     live: Interval
     full: Interval
     assumed: Conjuncts
+    bound: Any | None = None
 
 
 @lru_cache(maxsize=256)
@@ -33,9 +39,12 @@ def extent_of_fold(stage: Stage) -> Extent:
     """The part of the fold that a tile of rows needs, as terms of its first and last row."""
     fold, row = stage.roles.fold, stage.roles.row
     assert fold is not None, "a stage without a fold has no part of it"
-    live = ALL
+    live, given = ALL, ALL
     for condition in needed(stage):
-        live = live & span_of(condition, fold, row).live
+        holds = span_of(condition, fold, row).live
+        live = live & holds
+        if row is None or row not in free(condition):
+            given = given & holds
     full, assumed = ALL, []
     for condition in conditions(stage):
         found = span_of(condition, fold, row)
@@ -43,13 +52,15 @@ def extent_of_fold(stage: Stage) -> Extent:
             continue
         full = full & found.full
         assumed.append(condition)
-    return Extent(live, full, frozenset(assumed))
+    return Extent(live, full, frozenset(assumed), given.high)
 
 
 def is_static(stage: Stage, choices: Choices) -> bool:
     """Whether every tile works on all blocks of the fold, whose number is known."""
     fold = stage.roles.fold
-    known = fold is None or fold.extent.head == "Known"
+    if fold is None:
+        return True
+    known = fold.extent.head == "Known" and extent_of_fold(stage).bound is None
     return known and (choices.skip == "none" or not skips(stage))
 
 
@@ -61,8 +72,12 @@ def skips(stage: Stage) -> bool:
 
 
 def part_of_fold(stage: Stage, choices: Choices) -> Extent:
-    """The part that a tile works on: all of it where nothing is skipped."""
-    return Extent(ALL, ALL, frozenset()) if choices.skip == "none" else extent_of_fold(stage)
+    """The part that a tile works on: all of it, up to a given length, where nothing is skipped."""
+    found = extent_of_fold(stage)
+    if choices.skip != "none":
+        return found
+    up_to = Interval(None, found.bound)
+    return Extent(up_to, up_to, frozenset(), found.bound)
 
 
 @lru_cache(maxsize=1024)
