@@ -22,6 +22,7 @@ from .atoms import Atom, atom
 from .slabs import SlabLayout, slab_layout
 
 BARRIER_BYTES = 8
+SCAN_BYTES = 32 * 4 * 4  # four words of each of 32 warps
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Arena:
     once: int  # where the barrier of what is fetched once lies
     barriers: int  # where barriers begin
     size_bytes: int
+    scan: int  # where a block's warps leave words for each other while they scan data
     private_bytes: int = 0  # distance of a warp's own rings, where each warp has its own
 
     def ring_of(self, load: Any) -> RingPlan | None:
@@ -124,8 +126,17 @@ class _Planner:
         barriers = self.take(0, BARRIER_BYTES)
         once = self.take(BARRIER_BYTES, BARRIER_BYTES) if self.boxed(rings, kept_slabs) else 0
         rings = [self.with_barriers(ring) for ring in rings]
+        scan = self.take(SCAN_BYTES, 16) if self.choices.skip == "data" else 0
         return Arena(
-            tuple(rings), kept_slabs, handoff, handoff_offset, once, barriers, self.end, private
+            tuple(rings),
+            kept_slabs,
+            handoff,
+            handoff_offset,
+            once,
+            barriers,
+            self.end,
+            scan,
+            private,
         )
 
     def boxed(self, rings: list[RingPlan], kept: tuple[Placed, ...]) -> bool:

@@ -122,9 +122,7 @@ class _Kernel:
         self.builder.put("ret")
         if self.upper_half is not None:
             paired(self.builder, self.upper_half)
-        threads = 32 * self.layout.warps
-        if self.choices.roles == "producer":
-            threads += PRODUCER_THREADS
+        threads = self.threads
         block = (threads, 1, 1)
         maps = [
             Param("b8", name, MAP_BYTES, MAP_ALIGNMENT_BYTES) for name in self.ctx.maps.values()
@@ -149,6 +147,12 @@ class _Kernel:
             shared_bytes=self.arena.size_bytes,
             instructions=self.executed(threads),
         )
+
+    @property
+    def threads(self) -> int:
+        """All threads of a block, those that only copy included."""
+        copying = PRODUCER_THREADS if self.choices.roles == "producer" else 0
+        return 32 * self.layout.warps + copying
 
     def executed(self, threads: int) -> dict[str, float]:
         """What a warp executes on average; warps that only copy execute next to nothing."""

@@ -193,7 +193,7 @@ class _Order:
         plain: tuple[Op, ...],
         last: tuple[Op, ...] = (),
     ) -> Sweep:
-        ends = (extent.live, extent.full, extent.bound)
+        ends = (extent.live, extent.full, extent.bound, extent.scan)
         return Sweep(self.axis, self.block, self.stride, pipes, *ends, before, masked, plain, last)
 
     def group(self, pipes: tuple[Pipe, ...], block: Block, last: Block | None = None) -> Any:

@@ -34,6 +34,9 @@ class Kernel(Protocol):
     residency: Residency
     at_end: Callable[[], None]
 
+    @property
+    def threads(self) -> int: ...
+
     def emit(self, op: Any) -> None: ...
 
 

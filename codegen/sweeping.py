@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ..expressions import maximum, minimum
+from ..expressions import maximum, minimum, where
 from ..intervals import FIRST_ROW, LAST_ROW, Interval
-from ..terms import make
+from ..terms import make, variable
 from .expression import compute, whole
 from .ptx import Register
 from .rings import Course
+from .scanning import Block as Threads
+from .scanning import bind_ends, scan_fold
 from .staging import Moving
 from .streaming import Kernel, Stream
 from .tile import Block, Sweep, walk
@@ -33,17 +35,18 @@ class Limits:
 
 def sweep(kernel: Kernel, op: Sweep) -> None:
     with kernel.ctx.builder.of("the part of the fold that this tile needs"):
-        limits = _Finder(kernel, op).limits()
+        limits = _Finder(kernel, op, kernel.threads).limits()
     Sweeping(kernel, op, limits).run()
 
 
 class _Finder:
     """Finds a tile's limits: the ends of its intervals at the tile's own rows."""
 
-    def __init__(self, kernel: Kernel, op: Sweep) -> None:
+    def __init__(self, kernel: Kernel, op: Sweep, threads: int) -> None:
         self.ctx, self.op, self.frame = kernel.ctx, op, kernel.outer
         self.group = op.block * op.stride
         self.length = op.axis.length
+        self.threads = threads
         row = self.frame.row
         first = row.origin if row.origin is not None else 0
         self.bind(FIRST_ROW, first)
@@ -57,8 +60,30 @@ class _Finder:
     def define(self, name: Any, term: Any) -> None:
         self.ctx.bind(name, whole(compute(self.ctx, term, self.frame)))
 
+    def narrowed(self) -> Sweep:
+        """The sweep within what data tells."""
+        op, ctx = self.op, self.ctx
+        if op.scan is None:
+            return op
+        assert ctx.arena is not None, "the kernel has shared memory"
+        block = Threads(ctx, self.threads, ctx.arena.scan)
+        if op.scan.loads:
+            bind_ends(block, op.scan, self.frame.row)
+        begin, end = (
+            self.register(self.named(term)) for term in (self.low(op.live), self.high(op.live))
+        )
+        found = scan_fold(block, op.scan, op.axis, begin, end)
+        names = [variable("Expr", f"scanned {place}") for place in ("first", "end", "full")]
+        for name, word in zip(names, (found.first, found.end, found.full), strict=True):
+            self.bind(name, word)
+        first, after, full = names
+        # all of it is full, or none
+        all_full = where(after - first <= full, after, 0)
+        live = op.live & Interval(first, after)
+        return replace(op, live=live, full=op.full & Interval(first, all_full))
+
     def limits(self) -> Limits:
-        op, skewed = self.op, bool(self.op.last)
+        op, skewed = self.narrowed(), bool(self.op.last)
         end = self.named(self.up(self.high(op.live)))
         begin = self.named(minimum(self.down(self.low(op.live)), end))
         last, stop = self.down(self.high(op.full)), end
@@ -142,7 +167,7 @@ class Sweeping(Stream):
         self.counter = limits.begin
         for op in loop.before:
             self.block(op)
-        if loop.full.low is not None or loop.live.low is not None:
+        if any(end is not None for end in (loop.full.low, loop.live.low, loop.scan)):
             self.groups(counter, limits.begin, limits.plain, loop.masked, 1)
         typical = max(loop.axis.size // self.stride, 1)
         self.groups(counter, limits.plain, limits.masked, loop.plain, typical)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..axes import Axis
 from ..choices import Choices, Staging
-from ..intervals import Interval
+from ..intervals import Interval, Truth
 from ..knobs import Tile as Geometry
 from ..monoids import MONOIDS
 from ..notation import pretty
@@ -273,7 +273,8 @@ class Sweep:
     Groups of `stride` blocks from the first that `live` reaches to the last are worked on: `plain`
     where `full` holds for a whole group, `masked` elsewhere. `before` runs once ahead of the first
     group; `last`, if there is one, is what the last group is. A tile without live elements does
-    nothing. Past `bound` memory may hold anything; None: there the axis ends.
+    nothing. Past `bound` memory may hold anything; None: there the axis ends. `scan` narrows the
+    two down further, by data.
     """
 
     axis: Axis
@@ -283,6 +284,7 @@ class Sweep:
     live: Interval
     full: Interval
     bound: Any | None
+    scan: Truth | None
     before: tuple[Any, ...]
     masked: tuple[Any, ...]
     plain: tuple[Any, ...]
@@ -292,6 +294,7 @@ class Sweep:
         head = f"sweep {self.axis} by {self.stride} x {self.block}, within {self.live}"
         through = f", through {'; '.join(map(str, self.pipes))}" if self.pipes else ""
         lines = [f"{head}{through}:"]
+        lines += [f"  where {pretty(self.scan.may)}"] if self.scan is not None else []
         for name, ops in (
             ("first", self.before),
             (f"within {self.full}", self.plain),

@@ -70,13 +70,47 @@ def span_of(predicate: Any, axis: Axis, row: Axis | None) -> Span:
     return _Reasoning(axis, row).span(predicate, holds=True)
 
 
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """Terms of one index of an axis: whether a predicate can hold there for some row of a tile,
+    and whether it holds there for all rows of it.
+
+    They read `least` and `greatest` of what `loads` hold for the tile's rows.
+    """
+
+    may: Any
+    must: Any
+    loads: tuple[Any, ...]
+
+
+def truth_of(predicate: Any, axis: Axis, row: Axis | None) -> Truth | None:
+    """The truth of a predicate at each index of `axis`, or None where its form tells nothing."""
+    reasoning = _Reasoning(axis, row, with_loads=True)
+    try:
+        may, must = reasoning.truth(predicate, holds=True)
+    except _Opaque:
+        return None
+    return Truth(may, must, tuple(reasoning.loads))
+
+
+def least(load: Any) -> Any:
+    """The least value of a load over a tile's rows."""
+    return variable("Expr", f"least {pretty(load)}")
+
+
+def greatest(load: Any) -> Any:
+    """The greatest value of a load over a tile's rows."""
+    return variable("Expr", f"greatest {pretty(load)}")
+
+
 class _Opaque(Exception):
     """A term that interval reasoning says nothing about."""
 
 
 class _Reasoning:
-    def __init__(self, axis: Axis, row: Axis | None) -> None:
-        self.axis, self.row = axis, row
+    def __init__(self, axis: Axis, row: Axis | None, *, with_loads: bool = False) -> None:
+        self.axis, self.row, self.with_loads = axis, row, with_loads
+        self.loads: dict[Any, None] = {}  # those that vary over the rows
 
     def span(self, predicate: Any, *, holds: bool) -> Span:
         """The span of a predicate, or of its negation."""
@@ -155,6 +189,30 @@ class _Reasoning:
             return self.at_most(least, term.args[0]) & self.at_most(least, term.args[1])
         raise _Opaque
 
+    # ---- index by index --------------------------------------------------------------------------
+
+    def truth(self, predicate: Any, *, holds: bool) -> tuple[Any, Any]:
+        """Whether a predicate, or its negation, may hold at an index, and whether it must."""
+        head, args = predicate.head, predicate.args
+        if head == "Not":
+            return self.truth(args[0], holds=not holds)
+        if head in ("And", "Or"):
+            (a, b), (c, d) = (self.truth(part, holds=holds) for part in args)
+            return (a & c, b & d) if (head == "And") == holds else (a | c, b | d)
+        if head in ("Ne", "Eq"):
+            if not (_is_index(args[0]) and _is_index(args[1])):
+                raise _Opaque
+            (a, b), (c, d) = map(self.bounds, args)
+            may, must = (a <= d) & (c <= b), (b <= c) & (d <= a)
+            return (may, must) if (head == "Eq") == holds else (~must, ~may)
+        if head in ("Lt", "Le") and _is_index(args[0]) and _is_index(args[1]):
+            (a, b), (c, d) = map(self.bounds, args)
+            may, must = make(head, a, d), make(head, b, c)
+            return (may, must) if holds else (~must, ~may)
+        if self.row is None or self.row not in free(predicate):
+            return (predicate, predicate) if holds else (~predicate, ~predicate)
+        raise _Opaque
+
     # ---- over the rows of the tile ---------------------------------------------------------------
 
     def bounds(self, term: Any) -> tuple[Any, Any]:
@@ -164,6 +222,9 @@ class _Reasoning:
         head = term.head
         if head == "Idx":
             return FIRST_ROW, LAST_ROW
+        if head == "Load" and self.with_loads and self.axis not in free(term):
+            self.loads[term] = None
+            return least(term), greatest(term)
         if head in ("Add", "Max2", "Min2"):
             (a, b), (c, d) = map(self.bounds, term.args)
             return make(head, a, c), make(head, b, d)

@@ -254,10 +254,11 @@ KNOBS: dict[str, Knob] = {
             "SKIP",
             "movement",
             "a stage",
-            "a mask of the fold that index arithmetic decides",
+            "a mask of the fold that index arithmetic decides; data: one that compares data",
             "interval reasoning over index arithmetic; an absent element is the identity",
             none="every block of the fold, masks everywhere",
             index="blocks that a mask removes are left out, masks only where they may fail",
+            data="the same, each tile finding out from data which elements it needs",
         ),
         _words(
             "ROLES",

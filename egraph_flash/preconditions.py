@@ -16,7 +16,7 @@ from .errors import ScheduleError
 from .gauge import free_base, tells_the_base
 from .machines import Machine
 from .shapes import multiple_of, riders, shape_of
-from .skipping import skips, uneven
+from .skipping import scan_of, skips, uneven
 from .stages import Stage
 
 LEAST_COPY_BYTES = 4
@@ -195,8 +195,18 @@ def _skew(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
 
 
 def _skip(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
-    if choices.skip != "none" and not (stage.fold is not None and skips(stage)):
-        return "no index arithmetic masks a part of the fold; the nearest legal value is none"
+    if choices.skip == "none":
+        return None
+    by_index = stage.fold is not None and skips(stage)
+    by_data = stage.fold is not None and scan_of(stage) is not None
+    if choices.skip == "index" and not by_index:
+        nearest = "data" if by_data else "none"
+        return f"no index arithmetic masks a part of the fold; the nearest legal value is {nearest}"
+    if choices.skip == "data" and not by_data:
+        nearest = "index" if by_index else "none"
+        return (
+            f"no mask compares data of rows and of the fold; the nearest legal value is {nearest}"
+        )
     return None
 
 

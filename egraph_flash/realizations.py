@@ -14,7 +14,7 @@ from .carriers import is_twisted, monoid_of, representation_of
 from .choices import PLAIN, Choices, Drain, Exponential, Staging
 from .codegen.atoms import atom
 from .shapes import shape_of
-from .skipping import skips, uneven
+from .skipping import scan_of, skips, uneven
 from .stages import Stage
 from .terms import subterms, variable
 
@@ -38,7 +38,7 @@ _ALGEBRAS = (
     {"BASE": "max", "SUM": "block", "EXP": Exponential("ex2")},
     {"BASE": "lazy", "SUM": "lane", "EXP": Exponential("fold")},
 )
-_ALWAYS = {"HANDOFF": "repack", "DRAIN": Drain(4), "SKIP": "index", "ORDER": "heavy"}
+_ALWAYS = {"HANDOFF": "repack", "DRAIN": Drain(4), "ORDER": "heavy"}
 _KEEPING = ({"HOIST": "registers"}, {"HOIST": "shared"})
 ORDERS = ("pair", "fold")  # beside "heavy"
 
@@ -73,7 +73,7 @@ class Facts:
     early: bool  # part of the body does not depend on the state
     inner: bool
     contracts: bool
-    skips: bool  # some tile needs less than the whole fold, or its masks in a part of it alone
+    skip: str  # how a tile best finds the part of the fold that it needs
 
 
 @lru_cache(maxsize=256)
@@ -94,8 +94,14 @@ def facts(stage: Stage) -> Facts:
         early=bool(sums.inner or sums.serial),
         inner=bool(sums.inner),
         contracts=bool(sums.contractions),
-        skips=fold is not None and skips(stage),
+        skip=best_skip(stage),
     )
+
+
+def best_skip(stage: Stage) -> str:
+    if stage.fold is None:
+        return "none"
+    return "data" if scan_of(stage) is not None else "index" if skips(stage) else "none"
 
 
 def relevant(stage: Stage, candidate: Candidate, choices: Choices) -> set[str]:
@@ -118,13 +124,13 @@ def relevant(stage: Stage, candidate: Candidate, choices: Choices) -> set[str]:
         "DRAIN": in_slabs,
         "ROLES": staged,
         "CACHE": staged,
-        "ORDER": known.skips and choices.skip != "none" and uneven(stage, candidate.rows),
+        "ORDER": known.skip != "none" and choices.skip != "none" and uneven(stage, candidate.rows),
         "EXP": known.exponentials,
         "SUM": known.row_sums,
         "BASE": known.free_bases,
         "START": known.free_bases and known.inner and choices.base != "max",
         "SKEW": known.early,
-        "SKIP": known.skips,
+        "SKIP": known.skip != "none",
         "TURNS": known.contracts and on_tensor_cores and candidate.inner.row_warps > 1,
     }
     return found | {name for name, does in matters.items() if does}
@@ -184,7 +190,7 @@ def realizations(stage: Stage, candidate: Candidate, pins: Mapping[str, Any]) ->
     """The usual styles with the pinned values, each once; those that cannot have them left out."""
     found: dict[Choices, None] = {}
     for styles in itertools.product(_MOVES, _KEEPING, _ALGEBRAS):
-        wanted = dict(_ALWAYS)
+        wanted = {**_ALWAYS, "SKIP": facts(stage).skip}
         for style in styles:
             wanted |= style
         choices = fitted(stage, candidate, {**wanted, **pins})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -10,7 +10,7 @@ from .carriers import bases_of, closure, lift_of, monoid_of
 from .choices import Choices
 from .free import free
 from .indices import bounds
-from .intervals import ALL, FIRST_ROW, LAST_ROW, Interval, span_of
+from .intervals import ALL, FIRST_ROW, LAST_ROW, Interval, Truth, span_of, truth_of
 from .roles import placeholder, summand
 from .stages import Stage
 from .terms import make, rewrite, subterms
@@ -32,6 +32,7 @@ class Extent:
     full: Interval
     assumed: Conjuncts
     bound: Any | None = None
+    scan: Truth | None = None  # what a tile finds out about each element, where that takes data
 
 
 @lru_cache(maxsize=256)
@@ -55,17 +56,49 @@ def extent_of_fold(stage: Stage) -> Extent:
     return Extent(live, full, frozenset(assumed), given.high)
 
 
+@lru_cache(maxsize=256)
+def scan_of(stage: Stage) -> Truth | None:
+    """Whether each element of the fold counts for a tile, where data decides: masks that index
+    arithmetic does not solve, but that compare what a row has with what an element has."""
+    fold, row = stage.roles.fold, stage.roles.row
+    assert fold is not None, "a stage without a fold has no elements"
+    found = []
+    for condition in needed(stage):
+        if _is_empty(span_of(condition, fold, row).full):
+            truth = truth_of(condition, fold, row)
+            found += [truth] if truth is not None else []
+    if not found:
+        return None
+    may, must = found[0].may, found[0].must
+    for other in found[1:]:
+        may, must = may & other.may, must & other.must
+    return Truth(may, must, tuple(dict.fromkeys(load for truth in found for load in truth.loads)))
+
+
+def scanned(stage: Stage) -> Conjuncts:
+    """The conditions that a scan decides."""
+    fold, row = stage.roles.fold, stage.roles.row
+    assert fold is not None, "a stage without a fold has no elements"
+    return frozenset(
+        condition
+        for condition in needed(stage)
+        if _is_empty(span_of(condition, fold, row).full)
+        and truth_of(condition, fold, row) is not None
+    )
+
+
 def is_static(stage: Stage, choices: Choices) -> bool:
     """Whether every tile works on all blocks of the fold, whose number is known."""
     fold = stage.roles.fold
     if fold is None:
         return True
     known = fold.extent.head == "Known" and extent_of_fold(stage).bound is None
-    return known and (choices.skip == "none" or not skips(stage))
+    return known and choices.skip == "none"
 
 
 def skips(stage: Stage) -> bool:
-    """Whether some tile may need less than the whole fold, or its masks in a part of it alone."""
+    """Whether index arithmetic tells that some tile may need less than the whole fold, or its masks
+    in a part of it alone."""
     extent = extent_of_fold(stage)
     live = extent.live
     return live.low is not None or live.high is not None or bool(extent.assumed)
@@ -74,6 +107,8 @@ def skips(stage: Stage) -> bool:
 def part_of_fold(stage: Stage, choices: Choices) -> Extent:
     """The part that a tile works on: all of it, up to a given length, where nothing is skipped."""
     found = extent_of_fold(stage)
+    if choices.skip == "data":
+        return replace(found, assumed=found.assumed | scanned(stage), scan=scan_of(stage))
     if choices.skip != "none":
         return found
     up_to = Interval(None, found.bound)

@@ -34,7 +34,7 @@ MOVES = {
     "HOIST": ["none", "shared", "registers"],
     "DRAIN": ["x2", "x4", "x4/p2"],
     "SKEW": ["off", "on", "last"],
-    "SKIP": ["none", "index"],
+    "SKIP": ["none", "index", "data"],
     "ROLES": ["all", "one", "rotate", "producer", "each"],
     "GRID": ["tiles", "persistent"],
     "ORDER": ["rows", "heavy", "fold", "pair"],
