@@ -276,7 +276,7 @@ KNOBS: dict[str, Knob] = {
             "CACHE",
             "movement",
             "a stage",
-            "staged by cp or tma",
+            "staged by cp (16-byte runs) or tma",
             "PTX ISA, createpolicy and .L2::cache_hint",
             none="no hint",
             last="streamed operands are evicted last",

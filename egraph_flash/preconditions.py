@@ -12,6 +12,7 @@ from .codegen.atoms import atom
 from .codegen.boxes import boxes_of
 from .codegen.residency import PRODUCER_THREADS
 from .codegen.resources import SLACK_REGISTERS, registers
+from .codegen.slabs import CHUNK_BYTES
 from .errors import ScheduleError
 from .gauge import free_base, tells_the_base
 from .machines import Machine
@@ -72,6 +73,12 @@ def _copies(made: Arena, choices: Choices) -> Refusal | None:
                 knob,
                 f"cp.async takes 4, 8 or 16 aligned bytes, rows of {placed.name} have runs of "
                 f"{placed.run_bytes}; the nearest legal transport is sync",
+            )
+        if transport == "cp" and choices.cache != "none" and placed.run_bytes < CHUNK_BYTES:
+            return Refusal(
+                "CACHE",
+                f"cp.async takes a hint where it copies {CHUNK_BYTES} bytes, rows of {placed.name} "
+                f"have runs of {placed.run_bytes}; the nearest legal value is none",
             )
         if transport == "tma":
             try:
@@ -204,6 +211,12 @@ def _roles(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
     return None
 
 
+def _cache(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    if choices.cache != "none" and any(s.transport == "sync" for _, s in choices.stage):
+        return "the loads of sync take no hint; the nearest legal transport is cp"
+    return None
+
+
 _CHECKS = (
     ("STAGE", _stage),
     ("SLAB", _slab),
@@ -214,4 +227,5 @@ _CHECKS = (
     ("START", _start),
     ("SKEW", _skew),
     ("ROLES", _roles),
+    ("CACHE", _cache),
 )

@@ -62,6 +62,16 @@ def refused(pins: dict[str, str], expr: Any = None, target: str = "sm_90") -> st
             id="starting at a base that moves every block",
         ),
         pytest.param(
+            {**GEOMETRY, "STAGE": "d1/sync", "CACHE": "last"},
+            ("CACHE=last", "sync take no hint", "nearest legal transport is cp"),
+            id="hints for plain loads",
+        ),
+        pytest.param(
+            {**GEOMETRY, "STAGE@k": "d1/cp", "STAGE@v": "d1/sync", "CACHE": "first"},
+            ("CACHE=first", "sync take no hint", "nearest legal transport is cp"),
+            id="hints for one operand of two",
+        ),
+        pytest.param(
             {**STREAMED, "STAGE": "d8x4/tma/ring"},
             ("shared bytes, more than the 232448", "nearest legal depth is d"),
             id="more shared memory than there is",
@@ -100,6 +110,18 @@ def test_head_dims_that_a_transport_cannot_take(depth: int, stage: str, told: st
     expr = attention(1, 2, 64, 200, depth)
     assert told in refused({"STAGE": stage}, expr)
     assert optimize(expr, "sm_90", {"STAGE": "d1/sync"}).schedule["STAGE@k"] == "d1/sync"
+
+
+@pytest.mark.parametrize(("depth", "hints"), [(20, False), (24, True)])
+def test_short_runs_take_no_hint(depth: int, hints: bool) -> None:
+    """Rows of 20 elements have runs of 8 bytes; only 16-byte copies name a policy."""
+    expr, pins = attention(1, 2, 64, 200, depth), {"STAGE": "d2/cp/ring", "CACHE": "last"}
+    if hints:
+        assert ".L2::cache_hint" in optimize(expr, "sm_90", pins).ptx
+    else:
+        message = refused(pins, expr)
+        assert "CACHE=last: cp.async takes a hint where it copies 16 bytes" in message
+        assert "runs of 8; the nearest legal value is none" in message
 
 
 def test_a_stage_with_nothing_early_has_no_skew() -> None:
