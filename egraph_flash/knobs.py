@@ -286,7 +286,7 @@ KNOBS: dict[str, Knob] = {
             "TURNS",
             "movement",
             "a stage",
-            "two or more row warps and no column warps",
+            "a contraction in the body of a fold; an even number of row warps and no column warps",
             "named-barrier ping-pong of FlashAttention-3, section 3.1",
             off="warps run freely",
             on="two halves of the warps take turns at the contractions",

@@ -217,6 +217,17 @@ def _cache(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
     return None
 
 
+def _turns(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    rows = candidate.inner.row_warps
+    columns = max(candidate.inner.column_warps, candidate.outer.column_warps)
+    if choices.turns != "off" and (columns > 1 or rows % 2):
+        return (
+            f"{rows} row warps and {columns} column warps are no two halves of rows; "
+            "the nearest legal value is off"
+        )
+    return None
+
+
 _CHECKS = (
     ("STAGE", _stage),
     ("SLAB", _slab),
@@ -228,4 +239,5 @@ _CHECKS = (
     ("SKEW", _skew),
     ("ROLES", _roles),
     ("CACHE", _cache),
+    ("TURNS", _turns),
 )

@@ -69,7 +69,6 @@ class Facts:
     free_bases: bool
     early: bool  # part of the body does not depend on the state
     inner: bool
-    contracts: bool
 
 
 @lru_cache(maxsize=256)
@@ -89,7 +88,6 @@ def facts(stage: Stage) -> Facts:
         ),
         early=bool(sums.inner or sums.serial),
         inner=bool(sums.inner),
-        contracts=bool(sums.contractions),
     )
 
 
@@ -118,7 +116,7 @@ def relevant(stage: Stage, candidate: Candidate, choices: Choices) -> set[str]:
         "BASE": known.free_bases,
         "START": known.free_bases and known.inner and choices.base != "max",
         "SKEW": known.early,
-        "TURNS": known.contracts and on_tensor_cores and candidate.inner.row_warps > 1,
+        "TURNS": known.inner and on_tensor_cores and candidate.inner.warps > 1,
     }
     return found | {name for name, does in matters.items() if does}
 

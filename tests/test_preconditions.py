@@ -132,6 +132,22 @@ def test_a_stage_with_nothing_early_has_no_skew() -> None:
     assert "part of the body does not depend on the carried state" in message
 
 
+def test_warps_that_are_no_two_halves_take_no_turns() -> None:
+    """Three warps are no halves of one another, and one has nobody to take turns with."""
+    tiles = {"TILE@d": f"{MMA}/w3x1/f1x8/k4", "TILE@n": f"{MMA}/w3x1/f1x8/k4"}
+    assert "3 row warps and 1 column warps are no two halves" in refused({**tiles, "TURNS": "on"})
+    alone = {knob: value.replace("w3", "w1") for knob, value in tiles.items()}
+    assert "TURNS=on: it changes nothing here" in refused({**alone, "TURNS": "on"})
+
+
+def test_a_product_without_a_body_takes_no_turns() -> None:
+    m, n, k = Axis.many(m=64, n=64, k=256)
+    product = (Tensor("a", (m, k), f16) * Tensor("b", (k, n), f16)).sum(k)
+    message = refused({"TURNS": "on"}, product)
+    assert "it changes nothing here; it wants: a contraction in the body of a fold" in message
+    assert "the nearest legal value of TURNS is off" in message
+
+
 def test_a_sum_that_nothing_weighs_rides_no_contraction() -> None:
     m, n = Axis.many(m=64, n=256)
     x = Tensor("x", (m, n), f32)
