@@ -62,7 +62,7 @@ class Facts:
     """What of a stage decides which knobs matter, whatever its geometry."""
 
     streamed: bool  # it folds something
-    hands_over: bool  # a contraction of the body is an operand of one over the fold
+    hands_over: bool  # a tile of the body is an operand of a contraction over the fold
     still: bool  # some operand does not vary along the fold
     exponentials: bool
     row_sums: bool
@@ -77,7 +77,7 @@ def facts(stage: Stage) -> Facts:
     sides = [s for found in sums.contractions for s in (found.left, found.right)]
     return Facts(
         streamed=fold is not None,
-        hands_over=bool(sums.inner and sums.outer),
+        hands_over=sums.hands_over,
         still=any(
             side.head == "Load" and fold not in side.axes and _has_elements(side) for side in sides
         ),

@@ -156,6 +156,22 @@ def test_matmul_takes_the_same_moves(stage: str, rows_first: bool) -> None:
     assert np.abs(np.asarray(expected, np.float64) - reference).max() < 0.1
 
 
+@pytest.mark.parametrize("way", ["shared", "shared/warp", "repack"])
+def test_a_tile_that_no_atom_made_is_handed_over(way: str) -> None:
+    """A sum in the body that is no contraction is an operand of one all the same."""
+    m, n, d, e = Axis.many(m=40, n=72, d=8, e=16)
+    q, k = Tensor("q", (m, d), f16), Tensor("k", (n, d), f16)
+    v = Tensor("v", (n, e), f16)
+    expr = (exp(-abs(q - k)).sum(d) * v).sum(n).cast(f32)
+    pins = {"TILE@n": f"{MMA}/w2x1/f1x2/k2", "HANDOFF": way, "STAGE": "d1/cp"}
+    kernel = optimize(expr, "sm_90", pins)
+    arrays = inputs(kernel, fresh_rng())
+    found = np.asarray(kernel.run(backend="sim", **arrays), np.float64)
+    given = decoded(kernel, arrays)
+    rounding = 2.0**-11 * evaluate((exp(-abs(q - k)).sum(d) * abs(v)).sum(n), given)
+    assert (np.abs(found - evaluate(expr, given)) < rounding + 1e-4).all()
+
+
 def test_a_log_sum_exp_takes_the_skew_and_the_lazy_base() -> None:
     """They belong to the carrier and the tower, not to what is made of them."""
     m, n, d = Axis.many(m=70, n=500, d=32)
