@@ -205,7 +205,8 @@ KNOBS: dict[str, Knob] = {
             parse=Exponential.parse,
             scope="a stage",
             source="ex2.approx; Cody & Waite 1980 for the polynomial's range reduction",
-            precondition="the stage computes an exp; poly: of a sum kept relative to its base",
+            precondition="an exp with a value for each element of a tile; fold and poly: one that "
+            "subtracts a base that no contraction starts at",
         ),
         _words(
             "SUM",

@@ -12,11 +12,9 @@ from .candidates import Candidate
 from .carriers import is_twisted, monoid_of, representation_of
 from .choices import PLAIN, Choices, Drain, Exponential, Staging
 from .codegen.atoms import atom
+from .exponentials import exponentials, subtracts_a_base
 from .shapes import shape_of
 from .stages import Stage
-from .terms import subterms, variable
-
-PROBE = variable("Expr", "probe")
 
 STAGE_KNOBS = (
     *("SLAB", "HANDOFF", "HOIST", "DRAIN", "EXP", "SUM", "BASE", "START", "SKEW", "ROLES"),
@@ -64,7 +62,6 @@ class Facts:
     streamed: bool  # it folds something
     hands_over: bool  # a tile of the body is an operand of a contraction over the fold
     still: bool  # some operand does not vary along the fold
-    exponentials: bool
     row_sums: bool
     free_bases: bool
     early: bool  # part of the body does not depend on the state
@@ -81,7 +78,6 @@ def facts(stage: Stage) -> Facts:
         still=any(
             side.head == "Load" and fold not in side.axes and _has_elements(side) for side in sides
         ),
-        exponentials=any(node.head == "Exp" for node in _nodes(stage)),
         row_sums=any(monoid_of(c) == "Sum" for c in sums.plain),
         free_bases=any(
             is_twisted(c) and representation_of(c).slack is not None for c in stage.channels
@@ -111,7 +107,7 @@ def relevant(stage: Stage, candidate: Candidate, choices: Choices) -> set[str]:
         "DRAIN": in_slabs,
         "ROLES": staged,
         "CACHE": staged,
-        "EXP": known.exponentials,
+        "EXP": _form_matters(stage, choices),
         "SUM": known.row_sums,
         "BASE": known.free_bases,
         "START": known.free_bases and known.inner and choices.base != "max",
@@ -121,16 +117,11 @@ def relevant(stage: Stage, candidate: Candidate, choices: Choices) -> set[str]:
     return found | {name for name, does in matters.items() if does}
 
 
-def _nodes(stage: Stage) -> list[Any]:
-    """All terms that the stage computes; a twisted channel computes an exp of its own."""
-    terms = [node for target in stage.targets for node in subterms(target.expr)]
-    for channel in stage.channels:
-        terms += subterms(channel)
-        if is_twisted(channel):
-            action = representation_of(channel)
-            probe = [PROBE] * len(action.monoids)
-            terms += subterms(action.transport(PROBE, tuple(probe), tuple(probe)))
-    return terms
+def _form_matters(stage: Stage, choices: Choices) -> bool:
+    """Whether the form of exp that is chosen, or another in its place, changes what is emitted."""
+    if choices.exp.form in ("fold", "poly"):
+        return subtracts_a_base(stage, choices.base, choices.start)
+    return exponentials(stage).by_element
 
 
 def fitted(stage: Stage, candidate: Candidate, wanted: Mapping[str, Any]) -> Choices:

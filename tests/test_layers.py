@@ -35,6 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "codegen.boxes",
             "codegen.residency",
             "gauge",
+            "exponentials",
             "realizations",
             "preconditions",
         ),

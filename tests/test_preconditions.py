@@ -156,6 +156,52 @@ def test_a_sum_that_nothing_weighs_rides_no_contraction() -> None:
     assert "lane is legal" in message
 
 
+_m, _n, _d, _e = Axis.many(m=70, n=300, d=32, e=32)
+_q, _k = Tensor("q", (_m, _d), f16), Tensor("k", (_n, _d), f16)
+_v, _x, _y = Tensor("v", (_n, _e), f16), Tensor("x", (_m, _n), f32), Tensor("y", (_m,), f32)
+_g = (_q * _k).sum(_d)
+
+
+@pytest.mark.parametrize(
+    ("expr", "forms"),
+    [
+        pytest.param((exp(-abs(_g)) * _v).sum(_n), ("accurate",), id="a kernel sum"),
+        pytest.param((exp(_g - _y) * _v).sum(_n), ("accurate",), id="less what is no maximum"),
+        pytest.param((_g * exp(_v)).sum(_n), ("accurate",), id="of an operand"),
+        pytest.param((_g * _v).sum(_n) * exp((_q * _q).sum(_d)), (), id="of rows"),
+        pytest.param(_x.sum(_n) * exp(_y), (), id="after a sum"),
+        pytest.param((_x * exp(_y)).sum(_n), (), id="out of a sum"),
+    ],
+)
+def test_forms_of_exp_that_change_nothing_are_refused(expr: Any, forms: tuple[str, ...]) -> None:
+    """A form acts on exponentials by element; `fold` and `poly` on those that subtract a base."""
+    plain = optimize(expr.cast(f32), "sm_90", {"EXP": "ex2"}).ptx
+    for form in ("accurate", "fold", "poly1", "poly8"):
+        if form in forms:
+            assert optimize(expr.cast(f32), "sm_90", {"EXP": form}).ptx != plain
+            continue
+        message = refused({"EXP": form}, expr.cast(f32))
+        assert f"EXP={form}: it changes nothing here" in message
+        assert "nearest legal value of EXP is ex2" in message
+
+
+@pytest.mark.parametrize("form", ["fold", "poly2"])
+def test_where_a_contraction_starts_at_the_base_no_exp_subtracts_it(form: str) -> None:
+    pins = {**STREAMED, "BASE": "lazy", "START": "base"}
+    assert optimize(attention(1, 2, 256, 512, 64), "sm_90", pins).schedule["EXP"] == "ex2"
+    assert "it changes nothing here" in refused({**pins, "EXP": form})
+
+
+def test_an_output_subtracts_a_base_that_moves_in_place() -> None:
+    """Even where nothing in the body does."""
+    top, w = _g.max(_n), Tensor("w", (_m, _e), f32)
+    expr = ((exp(_g - top) * _v).sum(_n) * exp(w - top)).cast(f32)
+    pins = {"BASE": "vote", "START": "base", "HOIST": "registers"}
+    plain = optimize(expr, "sm_90", {**pins, "EXP": "ex2"})
+    folded = optimize(expr, "sm_90", {**plain.schedule, "EXP": "fold"})
+    assert folded.ptx.count("fma.rn.f32") > plain.ptx.count("fma.rn.f32")
+
+
 def test_gathered_rows_are_no_box() -> None:
     """A page table is an index that no tensor map describes; cp.async takes it."""
     m, n, d, p = Axis.many(m=64, n=256, d=64, p=256)
