@@ -148,8 +148,12 @@ def fitted(stage: Stage, candidate: Candidate, wanted: Mapping[str, Any]) -> Cho
 
 
 def honours(choices: Choices, pins: Mapping[str, Any]) -> bool:
-    """Whether a realization has the pinned values."""
-    return all(value_of(choices, name) in (value, None) for name, value in pins.items())
+    """Whether a realization has the pinned values; STAGE without a scope, for some operand."""
+    staged = [value for _, value in choices.stage] or [Staging()]
+    return all(
+        value in staged if name == "STAGE" else value_of(choices, name) == value
+        for name, value in pins.items()
+    )
 
 
 def value_of(choices: Choices, name: str) -> Any:
