@@ -196,7 +196,7 @@ KNOBS: dict[str, Knob] = {
             parse=Drain.parse,
             scope="a stage",
             source="PTX ISA, ldmatrix; two of .x2 are one of .x4 with other addresses",
-            precondition="some operand is staged",
+            precondition="some operand is staged; p2: a contraction of two or more depth steps",
         ),
         Knob(
             name="EXP",

@@ -162,6 +162,26 @@ def _hoist(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
     return None
 
 
+def _drain(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    sums, depth = shape_of(stage), atom(candidate.inner.atom).depth
+    reach = [found.depth.size for _, found in sums.inner]
+    reach += [candidate.block] if sums.outer else []
+    if choices.drain.ahead and max(reach, default=0) <= depth:
+        return (
+            "every contraction has one depth step, so none has a next one; "
+            f"the nearest legal value is x{choices.drain.matrices}"
+        )
+    return None
+
+
+def _exp(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    kind, tile = atom(candidate.inner.atom), candidate.inner
+    words = kind.rows * tile.row_atoms * kind.columns * tile.column_atoms // 32
+    if choices.exp.share > words:
+        return f"a lane holds {words} words of a tile; the nearest legal value is poly{words}"
+    return None
+
+
 def _sum(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
     rows = [c for c in shape_of(stage).plain if monoid_of(c) == "Sum"]
     if choices.sum != "block" and not rows:
@@ -233,6 +253,8 @@ _CHECKS = (
     ("SLAB", _slab),
     ("HANDOFF", _handoff),
     ("HOIST", _hoist),
+    ("DRAIN", _drain),
+    ("EXP", _exp),
     ("SUM", _sum),
     ("BASE", _base),
     ("START", _start),

@@ -15,6 +15,11 @@ MMA = "a:mma_m16n8k16_f16"
 GEOMETRY = {"TILE@d": f"{MMA}/w4x1/f1x8/k4", "TILE@n": f"{MMA}/w4x1/f1x8/k4"}
 STREAMED = {**GEOMETRY, "STAGE": "d2/tma/ring", "SLAB": "xor"}
 
+_m, _n, _d, _e = Axis.many(m=70, n=300, d=32, e=32)
+_q, _k = Tensor("q", (_m, _d), f16), Tensor("k", (_n, _d), f16)
+_v, _x, _y = Tensor("v", (_n, _e), f16), Tensor("x", (_m, _n), f32), Tensor("y", (_m,), f32)
+_g = (_q * _k).sum(_d)
+
 
 def refused(pins: dict[str, str], expr: Any = None, target: str = "sm_90") -> str:
     expr = attention(1, 2, 256, 512, 64) if expr is None else expr
@@ -132,6 +137,29 @@ def test_a_stage_with_nothing_early_has_no_skew() -> None:
     assert "part of the body does not depend on the carried state" in message
 
 
+def test_a_stage_that_stages_nothing_takes_no_staging() -> None:
+    """Not even where the pin names no operand; d0 is what it has."""
+    rows = _x.sum(_n).cast(f32)
+    assert "STAGE=d1/cp: it changes nothing here" in refused({"STAGE": "d1/cp"}, rows)
+    optimize(rows, "sm_90", {"STAGE": "d0"})
+
+
+def test_one_depth_step_has_no_next() -> None:
+    expr = (abs(_q - _k).sum(_d) * _v).sum(_n).cast(f32)
+    pins = {"TILE@n": f"{MMA}/w4x1/f1x4/k1", "STAGE": "d1/cp", "DRAIN": "x2/p2"}
+    assert "the nearest legal value is x2" in refused(pins, expr)
+    assert optimize(expr, "sm_90", {**pins, "DRAIN": "x2"}).schedule["DRAIN"] == "x2"
+
+
+def test_a_share_of_more_words_than_a_lane_holds_is_refused() -> None:
+    expr = (exp(_x - _x.max(_n)).sum(_n)).cast(f32)
+    pins = {"TILE": "a:map_m1n32/w4x1/f1x4/k1"}
+    assert "4 words of a tile; the nearest legal value is poly4" in refused(
+        {**pins, "EXP": "poly5"}, expr
+    )
+    assert optimize(expr, "sm_90", {**pins, "EXP": "poly4"}).schedule["EXP"] == "poly4"
+
+
 def test_warps_that_are_no_two_halves_take_no_turns() -> None:
     """Three warps are no halves of one another, and one has nobody to take turns with."""
     tiles = {"TILE@d": f"{MMA}/w3x1/f1x8/k4", "TILE@n": f"{MMA}/w3x1/f1x8/k4"}
@@ -154,12 +182,6 @@ def test_a_sum_that_nothing_weighs_rides_no_contraction() -> None:
     message = refused({"SUM": "ones"}, exp(x - x.max(n)).sum(n))
     assert "SUM=ones" in message
     assert "lane is legal" in message
-
-
-_m, _n, _d, _e = Axis.many(m=70, n=300, d=32, e=32)
-_q, _k = Tensor("q", (_m, _d), f16), Tensor("k", (_n, _d), f16)
-_v, _x, _y = Tensor("v", (_n, _e), f16), Tensor("x", (_m, _n), f32), Tensor("y", (_m,), f32)
-_g = (_q * _k).sum(_d)
 
 
 @pytest.mark.parametrize(
