@@ -173,7 +173,7 @@ class _Planner:
         return streamed, kept
 
     def hands_over(self) -> bool:
-        return bool(self.sums.inner and self.sums.outer) and self.kind.on_tensor_cores
+        return self.sums.hands_over and self.kind.on_tensor_cores
 
     def kept(self, load: Any, found: Contraction) -> Placed:
         placed = self.placed(load, found, self.block)

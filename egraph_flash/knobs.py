@@ -196,7 +196,7 @@ KNOBS: dict[str, Knob] = {
             parse=Drain.parse,
             scope="a stage",
             source="PTX ISA, ldmatrix; two of .x2 are one of .x4 with other addresses",
-            precondition="some operand is staged",
+            precondition="some operand is staged; p2: a contraction of two or more depth steps",
         ),
         Knob(
             name="EXP",
@@ -205,7 +205,8 @@ KNOBS: dict[str, Knob] = {
             parse=Exponential.parse,
             scope="a stage",
             source="ex2.approx; Cody & Waite 1980 for the polynomial's range reduction",
-            precondition="the stage computes an exp; poly: of a sum kept relative to its base",
+            precondition="an exp with a value for each element of a tile; fold and poly: one that "
+            "subtracts a base that no contraction starts at",
         ),
         _words(
             "SUM",
@@ -297,7 +298,7 @@ KNOBS: dict[str, Knob] = {
             "CACHE",
             "movement",
             "a stage",
-            "staged by cp or tma",
+            "staged by cp (16-byte runs) or tma",
             "PTX ISA, createpolicy and .L2::cache_hint",
             none="no hint",
             last="streamed operands are evicted last",
@@ -307,7 +308,7 @@ KNOBS: dict[str, Knob] = {
             "TURNS",
             "movement",
             "a stage",
-            "two or more row warps and no column warps",
+            "a contraction in the body of a fold; an even number of row warps and no column warps",
             "named-barrier ping-pong of FlashAttention-3, section 3.1",
             off="warps run freely",
             on="two halves of the warps take turns at the contractions",

@@ -12,6 +12,7 @@ from .codegen.atoms import atom
 from .codegen.boxes import boxes_of
 from .codegen.residency import PRODUCER_THREADS
 from .codegen.resources import SLACK_REGISTERS, registers
+from .codegen.slabs import CHUNK_BYTES
 from .errors import ScheduleError
 from .gauge import free_base, tells_the_base
 from .machines import Machine
@@ -73,6 +74,12 @@ def _copies(made: Arena, choices: Choices) -> Refusal | None:
                 knob,
                 f"cp.async takes 4, 8 or 16 aligned bytes, rows of {placed.name} have runs of "
                 f"{placed.run_bytes}; the nearest legal transport is sync",
+            )
+        if transport == "cp" and choices.cache != "none" and placed.run_bytes < CHUNK_BYTES:
+            return Refusal(
+                "CACHE",
+                f"cp.async takes a hint where it copies {CHUNK_BYTES} bytes, rows of {placed.name} "
+                f"have runs of {placed.run_bytes}; the nearest legal value is none",
             )
         if transport == "tma":
             try:
@@ -156,6 +163,26 @@ def _hoist(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
     return None
 
 
+def _drain(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    sums, depth = shape_of(stage), atom(candidate.inner.atom).depth
+    reach = [found.depth.size for _, found in sums.inner]
+    reach += [candidate.block] if sums.outer else []
+    if choices.drain.ahead and max(reach, default=0) <= depth:
+        return (
+            "every contraction has one depth step, so none has a next one; "
+            f"the nearest legal value is x{choices.drain.matrices}"
+        )
+    return None
+
+
+def _exp(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    kind, tile = atom(candidate.inner.atom), candidate.inner
+    words = kind.rows * tile.row_atoms * kind.columns * tile.column_atoms // 32
+    if choices.exp.share > words:
+        return f"a lane holds {words} words of a tile; the nearest legal value is poly{words}"
+    return None
+
+
 def _sum(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
     rows = [c for c in shape_of(stage).plain if monoid_of(c) == "Sum"]
     if choices.sum != "block" and not rows:
@@ -231,11 +258,30 @@ def _roles(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
     return None
 
 
+def _cache(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    if choices.cache != "none" and any(s.transport == "sync" for _, s in choices.stage):
+        return "the loads of sync take no hint; the nearest legal transport is cp"
+    return None
+
+
+def _turns(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    rows = candidate.inner.row_warps
+    columns = max(candidate.inner.column_warps, candidate.outer.column_warps)
+    if choices.turns != "off" and (columns > 1 or rows % 2):
+        return (
+            f"{rows} row warps and {columns} column warps are no two halves of rows; "
+            "the nearest legal value is off"
+        )
+    return None
+
+
 _CHECKS = (
     ("STAGE", _stage),
     ("SLAB", _slab),
     ("HANDOFF", _handoff),
     ("HOIST", _hoist),
+    ("DRAIN", _drain),
+    ("EXP", _exp),
     ("SUM", _sum),
     ("BASE", _base),
     ("START", _start),
@@ -243,4 +289,6 @@ _CHECKS = (
     ("SKIP", _skip),
     ("ORDER", _order),
     ("ROLES", _roles),
+    ("CACHE", _cache),
+    ("TURNS", _turns),
 )

@@ -13,12 +13,10 @@ from .candidates import Candidate
 from .carriers import is_twisted, monoid_of, representation_of
 from .choices import PLAIN, Choices, Drain, Exponential, Staging
 from .codegen.atoms import atom
+from .exponentials import exponentials, subtracts_a_base
 from .shapes import shape_of
 from .skipping import scan_of, skips, uneven
 from .stages import Stage
-from .terms import subterms, variable
-
-PROBE = variable("Expr", "probe")
 
 STAGE_KNOBS = (
     *("SLAB", "HANDOFF", "HOIST", "DRAIN", "EXP", "SUM", "BASE", "START", "SKEW", "SKIP", "ROLES"),
@@ -65,14 +63,12 @@ class Facts:
     """What of a stage decides which knobs matter, whatever its geometry."""
 
     streamed: bool  # it folds something
-    hands_over: bool  # a contraction of the body is an operand of one over the fold
+    hands_over: bool  # a tile of the body is an operand of a contraction over the fold
     still: bool  # some operand does not vary along the fold
-    exponentials: bool
     row_sums: bool
     free_bases: bool
     early: bool  # part of the body does not depend on the state
     inner: bool
-    contracts: bool
     skip: str  # how a tile best finds the part of the fold that it needs
 
 
@@ -82,18 +78,16 @@ def facts(stage: Stage) -> Facts:
     sides = [s for found in sums.contractions for s in (found.left, found.right)]
     return Facts(
         streamed=fold is not None,
-        hands_over=bool(sums.inner and sums.outer),
+        hands_over=sums.hands_over,
         still=any(
             side.head == "Load" and fold not in side.axes and _has_elements(side) for side in sides
         ),
-        exponentials=any(node.head == "Exp" for node in _nodes(stage)),
         row_sums=any(monoid_of(c) == "Sum" for c in sums.plain),
         free_bases=any(
             is_twisted(c) and representation_of(c).slack is not None for c in stage.channels
         ),
         early=bool(sums.inner or sums.serial),
         inner=bool(sums.inner),
-        contracts=bool(sums.contractions),
         skip=best_skip(stage),
     )
 
@@ -125,27 +119,22 @@ def relevant(stage: Stage, candidate: Candidate, choices: Choices) -> set[str]:
         "ROLES": staged,
         "CACHE": staged,
         "ORDER": known.skip != "none" and choices.skip != "none" and uneven(stage, candidate.rows),
-        "EXP": known.exponentials,
+        "EXP": _form_matters(stage, choices),
         "SUM": known.row_sums,
         "BASE": known.free_bases,
         "START": known.free_bases and known.inner and choices.base != "max",
         "SKEW": known.early,
         "SKIP": known.skip != "none",
-        "TURNS": known.contracts and on_tensor_cores and candidate.inner.row_warps > 1,
+        "TURNS": known.inner and on_tensor_cores and candidate.inner.warps > 1,
     }
     return found | {name for name, does in matters.items() if does}
 
 
-def _nodes(stage: Stage) -> list[Any]:
-    """All terms that the stage computes; a twisted channel computes an exp of its own."""
-    terms = [node for target in stage.targets for node in subterms(target.expr)]
-    for channel in stage.channels:
-        terms += subterms(channel)
-        if is_twisted(channel):
-            action = representation_of(channel)
-            probe = [PROBE] * len(action.monoids)
-            terms += subterms(action.transport(PROBE, tuple(probe), tuple(probe)))
-    return terms
+def _form_matters(stage: Stage, choices: Choices) -> bool:
+    """Whether the form of exp that is chosen, or another in its place, changes what is emitted."""
+    if choices.exp.form in ("fold", "poly"):
+        return subtracts_a_base(stage, choices.base, choices.start)
+    return exponentials(stage).by_element
 
 
 def fitted(stage: Stage, candidate: Candidate, wanted: Mapping[str, Any]) -> Choices:
@@ -172,8 +161,12 @@ def fitted(stage: Stage, candidate: Candidate, wanted: Mapping[str, Any]) -> Cho
 
 
 def honours(choices: Choices, pins: Mapping[str, Any]) -> bool:
-    """Whether a realization has the pinned values."""
-    return all(value_of(choices, name) in (value, None) for name, value in pins.items())
+    """Whether a realization has the pinned values; STAGE without a scope, for some operand."""
+    staged = [value for _, value in choices.stage] or [Staging()]
+    return all(
+        value in staged if name == "STAGE" else value_of(choices, name) == value
+        for name, value in pins.items()
+    )
 
 
 def value_of(choices: Choices, name: str) -> Any:

@@ -151,7 +151,13 @@ RUNGS: tuple[Rung, ...] = (
     Rung("wide-capped", "REGS=r224/b1", "at most 224 registers", "wide", aside=True),
     Rung("wide-exact", "BASE=vote", "the exact maximum, by vote", "wide-exact", aside=True),
     Rung("wide-ones", "SUM=ones", "sums by a column of ones", "wide-ones", aside=True),
-    Rung("wide-start", "START=base", "scores start at minus the base", "wide-start", aside=True),
+    Rung(
+        "wide-start",
+        "START=base;EXP=ex2",
+        "scores start at minus the base",
+        "wide-start",
+        aside=True,
+    ),
     Rung("wide-poly", "EXP=poly1", "an eighth of exps on FMA", "wide-poly", aside=True),
 )
 

@@ -150,17 +150,23 @@ class _Search:
         return kept
 
     def acceptable(self, kept: Sequence[Candidate]) -> dict[str, Any]:
-        """The pins that name no stage and that this one can have, each taken alone."""
+        """The pins that name no stage and that this one can have: all, or each taken alone."""
+        if self.has(kept, self.common):
+            return dict(self.common)
         found = {}
         for name, value in self.common.items():
             alone = {**self.named, name: value}
-            if options(self.stage, kept[:1], alone, self.machine) or options(
-                self.stage, kept, alone, self.machine
-            ):
+            if self.has(kept, {name: value}):
                 found[name] = value
             else:
                 self.refusals[name] = refused_pins(self.stage, kept, alone, self.machine)
         return found
+
+    def has(self, kept: Sequence[Candidate], common: Mapping[str, Any]) -> bool:
+        """Whether some option has these pins and those that name the stage."""
+        pins = {**self.named, **common}
+        first = options(self.stage, kept[:1], pins, self.machine)
+        return bool(first or options(self.stage, kept, pins, self.machine))
 
 
 def _values(

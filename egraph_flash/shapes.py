@@ -36,6 +36,11 @@ class Shape:
         return tuple(found for _, found in (*self.inner, *self.outer))
 
     @property
+    def hands_over(self) -> bool:
+        """Whether a tile of the body is the left operand of a contraction over the fold."""
+        return any(reductions(found.left) for _, found in self.outer)
+
+    @property
     def depths(self) -> tuple[Axis, ...]:
         """The axes that something is contracted over, inner ones first."""
         return tuple(dict.fromkeys(found.depth for found in self.contractions))

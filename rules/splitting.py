@@ -41,7 +41,13 @@ ai, ad, bi, bd = E("ai ad bi bd")
 _shifted_a, _shifted_b = fact("shifted", a, k, ai, ad), fact("shifted", b, k, bi, bd)
 
 
-def _law(name: str, given: Sequence[Clause], then: Sequence[Clause], example: Any) -> Law:
+def _law(
+    name: str,
+    given: Sequence[Clause],
+    then: Sequence[Clause],
+    example: Any,
+    linear: tuple[Any, ...] = (),
+) -> Law:
     return Law(
         name=f"homomorphism/{name}",
         phase="splitting",
@@ -49,6 +55,7 @@ def _law(name: str, given: Sequence[Clause], then: Sequence[Clause], example: An
         example=example,
         given=tuple(given),
         then=tuple(then),
+        linear=linear,
     )
 
 
@@ -113,7 +120,13 @@ SPLITS = (
 
 
 def _shift(
-    name: str, form: Any, parts: Sequence[Clause], i: Any, d: Any, example: Any
+    name: str,
+    form: Any,
+    parts: Sequence[Clause],
+    i: Any,
+    d: Any,
+    example: Any,
+    linear: tuple[Any, ...] = (),
 ) -> Iterator[Law]:
     """The demand for the shifts of the parts of an exponent, and the shift that they give."""
     asked = (fact("shift", x, k), fact("depends", x, k), Equal(x, form))
@@ -127,7 +140,11 @@ def _shift(
     )
     distinct = [fact("!=", part.args[0], x) for part in needed]
     yield _law(
-        f"shift-{name}", (*asked, *parts, *distinct), (fact("shifted", x, k, i, d),), example
+        f"shift-{name}",
+        (*asked, *parts, *distinct),
+        (fact("shifted", x, k, i, d),),
+        example,
+        linear,
     )
 
 
@@ -154,8 +171,8 @@ SHIFTS = (
     *_shift("add", a + b, (_shifted_a, _shifted_b), ai + bi, ad + bd, exp(at.x + at.g).sum(at.n)),
     *_shift("minus", a - b, (_shifted_a, _shifted_b), ai - bi, ad - bd, at.normalised),
     *_shift("negative", -a, (_shifted_a,), -ai, -ad, exp(-(at.x + at.g)).sum(at.n)),
-    *_shift("times", c * a, (_fixed_c, _shifted_a), c * ai, c * ad, at.late_scale_left),
-    *_shift("times-right", a * c, (_fixed_c, _shifted_a), ai * c, ad * c, at.late_scale),
+    *_shift("times", c * a, (_fixed_c, _shifted_a), c * ai, c * ad, at.late_scale_left, (c,)),
+    *_shift("times-right", a * c, (_fixed_c, _shifted_a), ai * c, ad * c, at.late_scale, (c,)),
     _whole(
         "times",
         a * b,

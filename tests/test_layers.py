@@ -47,6 +47,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "gauge",
             "intervals",
             "skipping",
+            "exponentials",
             "realizations",
             "preconditions",
         ),

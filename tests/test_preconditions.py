@@ -15,6 +15,11 @@ MMA = "a:mma_m16n8k16_f16"
 GEOMETRY = {"TILE@d": f"{MMA}/w4x1/f1x8/k4", "TILE@n": f"{MMA}/w4x1/f1x8/k4"}
 STREAMED = {**GEOMETRY, "STAGE": "d2/tma/ring", "SLAB": "xor"}
 
+_m, _n, _d, _e = Axis.many(m=70, n=300, d=32, e=32)
+_q, _k = Tensor("q", (_m, _d), f16), Tensor("k", (_n, _d), f16)
+_v, _x, _y = Tensor("v", (_n, _e), f16), Tensor("x", (_m, _n), f32), Tensor("y", (_m,), f32)
+_g = (_q * _k).sum(_d)
+
 
 def refused(pins: dict[str, str], expr: Any = None, target: str = "sm_90") -> str:
     expr = attention(1, 2, 256, 512, 64) if expr is None else expr
@@ -62,6 +67,16 @@ def refused(pins: dict[str, str], expr: Any = None, target: str = "sm_90") -> st
             id="starting at a base that moves every block",
         ),
         pytest.param(
+            {**GEOMETRY, "STAGE": "d1/sync", "CACHE": "last"},
+            ("CACHE=last", "sync take no hint", "nearest legal transport is cp"),
+            id="hints for plain loads",
+        ),
+        pytest.param(
+            {**GEOMETRY, "STAGE@k": "d1/cp", "STAGE@v": "d1/sync", "CACHE": "first"},
+            ("CACHE=first", "sync take no hint", "nearest legal transport is cp"),
+            id="hints for one operand of two",
+        ),
+        pytest.param(
             {**STREAMED, "STAGE": "d8x4/tma/ring"},
             ("shared bytes, more than the 232448", "nearest legal depth is d"),
             id="more shared memory than there is",
@@ -102,6 +117,18 @@ def test_head_dims_that_a_transport_cannot_take(depth: int, stage: str, told: st
     assert optimize(expr, "sm_90", {"STAGE": "d1/sync"}).schedule["STAGE@k"] == "d1/sync"
 
 
+@pytest.mark.parametrize(("depth", "hints"), [(20, False), (24, True)])
+def test_short_runs_take_no_hint(depth: int, hints: bool) -> None:
+    """Rows of 20 elements have runs of 8 bytes; only 16-byte copies name a policy."""
+    expr, pins = attention(1, 2, 64, 200, depth), {"STAGE": "d2/cp/ring", "CACHE": "last"}
+    if hints:
+        assert ".L2::cache_hint" in optimize(expr, "sm_90", pins).ptx
+    else:
+        message = refused(pins, expr)
+        assert "CACHE=last: cp.async takes a hint where it copies 16 bytes" in message
+        assert "runs of 8; the nearest legal value is none" in message
+
+
 def test_a_stage_with_nothing_early_has_no_skew() -> None:
     m, n, k = Axis.many(m=64, n=64, k=256)
     product = (Tensor("a", (m, k), f16) * Tensor("b", (k, n), f16)).sum(k)
@@ -110,12 +137,91 @@ def test_a_stage_with_nothing_early_has_no_skew() -> None:
     assert "part of the body does not depend on the carried state" in message
 
 
+def test_a_stage_that_stages_nothing_takes_no_staging() -> None:
+    """Not even where the pin names no operand; d0 is what it has."""
+    rows = _x.sum(_n).cast(f32)
+    assert "STAGE=d1/cp: it changes nothing here" in refused({"STAGE": "d1/cp"}, rows)
+    optimize(rows, "sm_90", {"STAGE": "d0"})
+
+
+def test_one_depth_step_has_no_next() -> None:
+    expr = (abs(_q - _k).sum(_d) * _v).sum(_n).cast(f32)
+    pins = {"TILE@n": f"{MMA}/w4x1/f1x4/k1", "STAGE": "d1/cp", "DRAIN": "x2/p2"}
+    assert "the nearest legal value is x2" in refused(pins, expr)
+    assert optimize(expr, "sm_90", {**pins, "DRAIN": "x2"}).schedule["DRAIN"] == "x2"
+
+
+def test_a_share_of_more_words_than_a_lane_holds_is_refused() -> None:
+    expr = (exp(_x - _x.max(_n)).sum(_n)).cast(f32)
+    pins = {"TILE": "a:map_m1n32/w4x1/f1x4/k1"}
+    assert "4 words of a tile; the nearest legal value is poly4" in refused(
+        {**pins, "EXP": "poly5"}, expr
+    )
+    assert optimize(expr, "sm_90", {**pins, "EXP": "poly4"}).schedule["EXP"] == "poly4"
+
+
+def test_warps_that_are_no_two_halves_take_no_turns() -> None:
+    """Three warps are no halves of one another, and one has nobody to take turns with."""
+    tiles = {"TILE@d": f"{MMA}/w3x1/f1x8/k4", "TILE@n": f"{MMA}/w3x1/f1x8/k4"}
+    assert "3 row warps and 1 column warps are no two halves" in refused({**tiles, "TURNS": "on"})
+    alone = {knob: value.replace("w3", "w1") for knob, value in tiles.items()}
+    assert "TURNS=on: it changes nothing here" in refused({**alone, "TURNS": "on"})
+
+
+def test_a_product_without_a_body_takes_no_turns() -> None:
+    m, n, k = Axis.many(m=64, n=64, k=256)
+    product = (Tensor("a", (m, k), f16) * Tensor("b", (k, n), f16)).sum(k)
+    message = refused({"TURNS": "on"}, product)
+    assert "it changes nothing here; it wants: a contraction in the body of a fold" in message
+    assert "the nearest legal value of TURNS is off" in message
+
+
 def test_a_sum_that_nothing_weighs_rides_no_contraction() -> None:
     m, n = Axis.many(m=64, n=256)
     x = Tensor("x", (m, n), f32)
     message = refused({"SUM": "ones"}, exp(x - x.max(n)).sum(n))
     assert "SUM=ones" in message
     assert "lane is legal" in message
+
+
+@pytest.mark.parametrize(
+    ("expr", "forms"),
+    [
+        pytest.param((exp(-abs(_g)) * _v).sum(_n), ("accurate",), id="a kernel sum"),
+        pytest.param((exp(_g - _y) * _v).sum(_n), ("accurate",), id="less what is no maximum"),
+        pytest.param((_g * exp(_v)).sum(_n), ("accurate",), id="of an operand"),
+        pytest.param((_g * _v).sum(_n) * exp((_q * _q).sum(_d)), (), id="of rows"),
+        pytest.param(_x.sum(_n) * exp(_y), (), id="after a sum"),
+        pytest.param((_x * exp(_y)).sum(_n), (), id="out of a sum"),
+    ],
+)
+def test_forms_of_exp_that_change_nothing_are_refused(expr: Any, forms: tuple[str, ...]) -> None:
+    """A form acts on exponentials by element; `fold` and `poly` on those that subtract a base."""
+    plain = optimize(expr.cast(f32), "sm_90", {"EXP": "ex2"}).ptx
+    for form in ("accurate", "fold", "poly1", "poly8"):
+        if form in forms:
+            assert optimize(expr.cast(f32), "sm_90", {"EXP": form}).ptx != plain
+            continue
+        message = refused({"EXP": form}, expr.cast(f32))
+        assert f"EXP={form}: it changes nothing here" in message
+        assert "nearest legal value of EXP is ex2" in message
+
+
+@pytest.mark.parametrize("form", ["fold", "poly2"])
+def test_where_a_contraction_starts_at_the_base_no_exp_subtracts_it(form: str) -> None:
+    pins = {**STREAMED, "BASE": "lazy", "START": "base"}
+    assert optimize(attention(1, 2, 256, 512, 64), "sm_90", pins).schedule["EXP"] == "ex2"
+    assert "it changes nothing here" in refused({**pins, "EXP": form})
+
+
+def test_an_output_subtracts_a_base_that_moves_in_place() -> None:
+    """Even where nothing in the body does."""
+    top, w = _g.max(_n), Tensor("w", (_m, _e), f32)
+    expr = ((exp(_g - top) * _v).sum(_n) * exp(w - top)).cast(f32)
+    pins = {"BASE": "vote", "START": "base", "HOIST": "registers"}
+    plain = optimize(expr, "sm_90", {**pins, "EXP": "ex2"})
+    folded = optimize(expr, "sm_90", {**plain.schedule, "EXP": "fold"})
+    assert folded.ptx.count("fma.rn.f32") > plain.ptx.count("fma.rn.f32")
 
 
 def test_gathered_rows_are_no_box() -> None:

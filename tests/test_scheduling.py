@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from egraph_flash import Axis, Tensor, f16, f32, optimize
+from egraph_flash import Axis, Tensor, exp, f16, f32, optimize
 from egraph_flash.errors import ScheduleError
 from egraph_flash.expressions import Expr
 from egraph_flash.kernel import Kernel
@@ -33,6 +33,15 @@ def test_an_unscoped_pin_may_hold_for_one() -> None:
     kernel = compiled({"TILE": f"{MMA}/w4x1/f1x4/k8"}, depth=128)
     assert kernel.schedule["TILE@d"] == f"{MMA}/w4x1/f1x4/k8"
     assert kernel.schedule["TILE@n"].startswith(f"{MMA}/w4x1/f1x")
+
+
+def test_pins_that_need_each_other_are_taken_together() -> None:
+    """START=base wants a base that seldom moves, which this output refuses to be lazy."""
+    m, n, d = Axis.many(m=64, n=256, d=32)
+    s = (Tensor("q", (m, d), f16) * Tensor("k", (n, d), f16)).sum(d)
+    pins = {"BASE": "vote", "START": "base"}
+    kernel = optimize(exp(s - s.max(n)).sum(n), "sm_120", pins)
+    assert pins.items() <= dict(kernel.schedule).items()
 
 
 def test_a_scoped_pin_holds_exactly() -> None:

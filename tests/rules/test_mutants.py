@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from egraph_flash.rules import Law, laws
+from egraph_flash.rules import Law, gauge, laws
 from egraph_flash.rules.facts import Fact
 from tests.support.law_samples import LawSample, Unusable, conclusions_hold, is_claim
 from tests.support.mutants import mutants
@@ -18,6 +18,7 @@ TRUE_TOO = {
     ("homomorphism/hoist", "without invariant(u, k)"): "where u varies, the pair law says more",
 }
 CLAIMS = [law for law in laws().values() if isinstance(law, Law) and is_claim(law)]
+CLAIMS += gauge.laws()
 
 
 @pytest.mark.parametrize("law", CLAIMS, ids=lambda law: law.name)

@@ -243,7 +243,7 @@ class LawSample(Sample):
         undefined = np.isnan(a) & np.isnan(b)
         with np.errstate(invalid="ignore"):
             bound = self.law.max_ulp * 2.0**-52 * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))
-            close = (a == b) | (np.abs(a - b) <= bound)
+            close = (a == b) | (np.isfinite(bound) & (np.abs(a - b) <= bound))
         if undefined.all():
             raise Unusable("undefined on both sides")
         return bool(np.all(close | undefined))
