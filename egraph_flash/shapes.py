@@ -100,7 +100,7 @@ def loads_of(expr: Any) -> tuple[Any, ...]:
     return tuple(
         node
         for node in subterms(expr)
-        if node.head == "Load" and not DTYPES[node.args[0].args[1]].is_integer
+        if node.head == "Load" and DTYPES[node.args[0].args[1]].is_real
     )
 
 
