@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arithmetic import normal_reciprocal
 from .builder import Builder
 from .context import Context
 from .expression import compute, emit_each, real, zero_for_minus_infinity
@@ -50,6 +51,9 @@ def _plain(ctx: Context, inner: Any, frame: Frame) -> Value:
 
 def _scaled(term: Any) -> tuple[Any, float]:
     """A term as (x, c) with c * x equal to it, c = 1 where it has no constant factor."""
+    if term.head == "Div" and term.args[1].head == "Num":
+        reciprocal = normal_reciprocal(term.args[1].args[0])
+        return (term, 1.0) if reciprocal is None else (term.args[0], reciprocal)
     if term.head == "Mul":
         for factor, other in (term.args, reversed(term.args)):
             if factor.head == "Num" and abs(factor.args[0]) < INF:

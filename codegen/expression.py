@@ -13,7 +13,7 @@ from ..operators import OPERATORS
 from .context import Context
 from .frames import Frame
 from .memory import load_values
-from .pointwise import COMPARE, INTEGER, LOGIC, REAL
+from .pointwise import COMPARE, INTEGER, LOGIC, REAL, TANH
 from .ptx import Register
 from .values import Type, Value, constant, each
 
@@ -61,7 +61,7 @@ def _compute(ctx: Context, term: Any, frame: Frame) -> Value:
     if head in INTEGER and all(_integral(operand) for operand in operands):
         whole = tuple(_as_s32(operand) for operand in operands)
         return emit_each(ctx, INTEGER[head], whole, frame, "s32")
-    if head not in REAL:
+    if head not in REAL and head != "Tanh":
         raise LoweringError(f"lowering: got {head} of real numbers: {term}; wants integers")
     return _real(ctx, term, tuple(real(ctx, operand, frame) for operand in operands), frame)
 
@@ -192,7 +192,8 @@ def _real(ctx: Context, term: Any, operands: tuple[Value, ...], frame: Frame) ->
             absent = absence_of(term.args[zero], ctx.absent) & ZERO
             if absent and _unbounded(ctx, term.args[other]):
                 return _guarded_product(ctx, operands, zero, frame)
-    return emit_each(ctx, REAL[head], operands, frame, "f32")
+    emit = TANH[ctx.choices.tanh] if head == "Tanh" else REAL[head]
+    return emit_each(ctx, emit, operands, frame, "f32")
 
 
 def _guarded_difference(

@@ -63,10 +63,10 @@ def prefix(n: Axis, length: Value) -> Expr:
     _check_axis("prefix", n)
     if isinstance(length, int | float) and (length < 0 or length != int(length)):
         raise ExpressionError(f"prefix: got the length {length}, wants a whole number >= 0")
-    length = lift(length)
-    if n in length.axes:
-        raise ExpressionError(f"prefix: the length {length} varies along {n}, wants one without it")
-    return n.index < length
+    end: Expr = lift(length)
+    if n in end.axes:
+        raise ExpressionError(f"prefix: the length {end} varies along {n}, wants one without it")
+    return n.index < end
 
 
 def same_document(documents: Tensor, m: Axis, n: Axis) -> Expr:

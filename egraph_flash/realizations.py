@@ -19,8 +19,8 @@ from .terms import subterms, variable
 PROBE = variable("Expr", "probe")
 
 STAGE_KNOBS = (
-    *("SLAB", "HANDOFF", "HOIST", "DRAIN", "EXP", "SUM", "BASE", "START", "SKEW", "ROLES"),
-    *("GRID", "CACHE", "TURNS", "REGS"),
+    *("SLAB", "HANDOFF", "HOIST", "DRAIN", "EXP", "TANH", "SUM", "BASE", "START", "SKEW"),
+    *("ROLES", "GRID", "CACHE", "TURNS", "REGS"),
 )
 
 # what is tried where nothing is pinned: how operands move, crossed with the form of the algebra
@@ -65,6 +65,7 @@ class Facts:
     hands_over: bool  # a contraction of the body is an operand of one over the fold
     still: bool  # some operand does not vary along the fold
     exponentials: bool
+    tanhs: bool
     row_sums: bool
     free_bases: bool
     early: bool  # part of the body does not depend on the state
@@ -76,13 +77,15 @@ class Facts:
 def facts(stage: Stage) -> Facts:
     sums, fold = shape_of(stage), stage.roles.fold
     sides = [s for found in sums.contractions for s in (found.left, found.right)]
+    heads = {node.head for node in _nodes(stage)}
     return Facts(
         streamed=fold is not None,
         hands_over=bool(sums.inner and sums.outer),
         still=any(
             side.head == "Load" and fold not in side.axes and _has_elements(side) for side in sides
         ),
-        exponentials=any(node.head == "Exp" for node in _nodes(stage)),
+        exponentials="Exp" in heads,
+        tanhs="Tanh" in heads,
         row_sums=any(monoid_of(c) == "Sum" for c in sums.plain),
         free_bases=any(
             is_twisted(c) and representation_of(c).slack is not None for c in stage.channels
@@ -96,7 +99,7 @@ def facts(stage: Stage) -> Facts:
 def relevant(stage: Stage, candidate: Candidate, choices: Choices) -> set[str]:
     """The knobs that change what is emitted, given the others; `STAGE@name` for each operand."""
     known = facts(stage)
-    found = {"GRID", "REGS"}
+    found = {"GRID", "REGS"} | ({"TANH"} if known.tanhs else set())
     if not known.streamed:
         return found
     on_tensor_cores = atom(candidate.inner.atom).on_tensor_cores

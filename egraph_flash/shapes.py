@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from .arithmetic import normal_reciprocal
 from .axes import Axis
 from .carriers import bases_of, lift_of, monoid_of
 from .dtypes import DTYPES
@@ -106,6 +107,11 @@ def loads_of(expr: Any) -> tuple[Any, ...]:
 
 def scaled(term: Any) -> tuple[Any, float]:
     """A term as (x, c) with c * x equal to it, c > 0; c = 1 where it has no such factor."""
+    if term.head == "Div":
+        x, divisor = term.args
+        reciprocal = normal_reciprocal(divisor.args[0]) if divisor.head == "Num" else None
+        if x.head != "Num" and reciprocal is not None and reciprocal > 0:
+            return x, reciprocal
     if term.head == "Mul":
         for factor, other in (term.args, reversed(term.args)):
             if factor.head == "Num" and other.head != "Num" and 0.0 < factor.args[0] < math.inf:

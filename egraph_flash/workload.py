@@ -19,27 +19,11 @@ from .codegen.slabs import CHUNK_BYTES, SlabLayout
 from .cost import Work
 from .dtypes import DTYPES
 from .free import free
+from .pipes import PIPES, TANH_APPROX, operations
 from .roles import Contraction, placeholder, summand
 from .shapes import shape_of
 from .stages import Stage
 from .terms import subterms
-
-# On which pipe each pointwise operator runs, and how many of its operations it takes there.
-_ON = {
-    "fma": ("Add", "Sub", "Mul", "Neg", "Abs"),
-    "alu": ("Max2", "Min2", "Where", "Lt", "Le", "Eq", "Ne", "And", "Or", "Not"),
-}
-PIPES: dict[str, dict[str, float]] = {
-    **{name: {pipe: 1.0} for pipe, names in _ON.items() for name in names},
-    "FloorDiv": {"alu": 4.0},
-    "Mod": {"alu": 4.0},
-    "Exp": {"fma": 1.0, "mufu": 1.0},
-    "Log": {"fma": 1.0, "mufu": 1.0},
-    "Tanh": {"fma": 8.0, "mufu": 2.0},
-    "Sqrt": {"fma": 6.0, "mufu": 1.0},
-    "Div": {"fma": 8.0, "mufu": 1.0},
-    "Cast": {"alu": 2.0},
-}
 
 
 @dataclass(frozen=True)
@@ -82,6 +66,7 @@ class Profile:
     outer: tuple[Contraction, ...]
     rescaled: int  # accumulators that are multiplied once a round
     exponentials: int  # of each element of the body
+    tanhs: int
     maxima: int  # channels that fold rows
     sums: int
 
@@ -94,7 +79,7 @@ def profile(stage: Stage) -> Profile:
     for node in dict.fromkeys(n for expr in bodies for n in _outside_sums(expr)):
         axes = set(free(node))
         where = roles.row in axes, roles.inner_columns in axes
-        for pipe, count in PIPES.get(node.head, {}).items():
+        for pipe, count in operations(node).items():
             counted[*where, pipe] = counted.get((*where, pipe), 0.0) + count
     for channel in sums.plain:
         pipe = "fma" if monoid_of(channel) == "Sum" else "alu"
@@ -122,7 +107,8 @@ def profile(stage: Stage) -> Profile:
         inner=tuple(found for _, found in sums.inner),
         outer=tuple(found for _, found in sums.outer),
         rescaled=sum(bool(bases_of(channel)) for channel, _ in sums.outer),
-        exponentials=_exponentials(bodies, stage),
+        exponentials=_by_element(bodies, stage, "Exp"),
+        tanhs=_by_element(bodies, stage, "Tanh"),
         maxima=sum(monoid_of(channel) == "Max" for channel in sums.plain),
         sums=sum(monoid_of(channel) == "Sum" for channel in sums.plain),
     )
@@ -140,10 +126,10 @@ def _read(load: Any, stage: Stage) -> Read:
     return Read(load, free(load), size_bytes, part, part == "right" and along_columns)
 
 
-def _exponentials(bodies: list[Any], stage: Stage) -> int:
-    """The different exps that vary over both sides of the body's tile."""
+def _by_element(bodies: list[Any], stage: Stage, head: str) -> int:
+    """The different exps, or other operators, that vary over both sides of the body's tile."""
     both = {stage.roles.row, stage.roles.inner_columns}
-    nodes = dict.fromkeys(n for expr in bodies for n in _outside_sums(expr) if n.head == "Exp")
+    nodes = dict.fromkeys(n for expr in bodies for n in _outside_sums(expr) if n.head == head)
     return sum(both <= set(free(node)) for node in nodes)
 
 
@@ -274,6 +260,9 @@ class Counts:
             pipes["mufu"] -= exps * choices.exp.share / 8
             pipes["fma"] += 8 * exps * choices.exp.share / 8
             pipes["alu"] += 6 * exps * choices.exp.share / 8
+        if choices.tanh == "approx":
+            for pipe, count in PIPES["Tanh"].items():
+                pipes[pipe] += (TANH_APPROX.get(pipe, 0.0) - count) * known.tanhs * elements
         if choices.sum == "ones":
             pipes["fma"] -= exps
         if choices.base == "max":
