@@ -13,7 +13,7 @@ from ..operators import OPERATORS
 from .context import Context
 from .frames import Frame
 from .memory import load_values
-from .pointwise import COMPARE, INTEGER, LOGIC, REAL, TANH
+from .pointwise import COMPARE, INTEGER, LOGIC, REAL
 from .ptx import Register
 from .values import Type, Value, constant, each
 
@@ -48,6 +48,10 @@ def _compute(ctx: Context, term: Any, frame: Frame) -> Value:
         from .exponential import exponential
 
         return exponential(ctx, term, frame)
+    if head == "Tanh":
+        from .hyperbolic import hyperbolic_tangent
+
+        return hyperbolic_tangent(ctx, term, frame)
     operands = tuple(compute(ctx, child, frame) for child in term.args)
     if all(operand.is_constant for operand in operands):
         return constant(_fold(head, operands))
@@ -61,7 +65,7 @@ def _compute(ctx: Context, term: Any, frame: Frame) -> Value:
     if head in INTEGER and all(_integral(operand) for operand in operands):
         whole = tuple(_as_s32(operand) for operand in operands)
         return emit_each(ctx, INTEGER[head], whole, frame, "s32")
-    if head not in REAL and head != "Tanh":
+    if head not in REAL:
         raise LoweringError(f"lowering: got {head} of real numbers: {term}; wants integers")
     return _real(ctx, term, tuple(real(ctx, operand, frame) for operand in operands), frame)
 
@@ -192,8 +196,7 @@ def _real(ctx: Context, term: Any, operands: tuple[Value, ...], frame: Frame) ->
             absent = absence_of(term.args[zero], ctx.absent) & ZERO
             if absent and _unbounded(ctx, term.args[other]):
                 return _guarded_product(ctx, operands, zero, frame)
-    emit = TANH[ctx.choices.tanh] if head == "Tanh" else REAL[head]
-    return emit_each(ctx, emit, operands, frame, "f32")
+    return emit_each(ctx, REAL[head], operands, frame, "f32")
 
 
 def _guarded_difference(

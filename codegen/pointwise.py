@@ -27,19 +27,6 @@ def _logarithm(b: Builder, x: Any) -> Any:
     return b.op("mul_rn_f32", b.op("lg2_approx_ftz_f32", x), LN_2)
 
 
-def _tanh_by_exp(b: Builder, x: Any) -> Any:
-    """1 - 2 / (exp(2x) + 1), to an absolute error of 2^-21.
-
-    Where exp(2x) is 0 or infinite the limits -1 and 1 are exact, and so is the 0 between.
-    """
-    above = b.op("add_rn_f32", exp2_scaled(b, x, 2.0), 1.0)
-    return b.op("fma_rn_f32", b.op("rcp_approx_ftz_f32", above), -2.0, 1.0)
-
-
-# by the value of the knob TANH
-TANH: dict[str, Emit] = {"exp": _tanh_by_exp, "approx": _instruction("tanh_approx_f32")}
-
-
 def divided(b: Builder, x: Any, y: Any) -> Any:
     """x / y; by a constant, x times its reciprocal, with an error of at most 1.5 ulp.
 
