@@ -27,7 +27,8 @@ def causal(m: Axis, n: Axis) -> Expr:
     >>> causal(m, n)
     n <= m + 2
     """
-    return n.index <= _position("causal", m, n)
+    at = _position("causal", m, n)
+    return n.index <= at
 
 
 def window(m: Axis, n: Axis, *, left: int | None = None, right: int | None = None) -> Expr:
@@ -110,7 +111,8 @@ def distance(m: Axis, n: Axis) -> Expr:
     >>> distance(m, n)
     n - (m + 2)
     """
-    return n.index - _position("distance", m, n)
+    at = _position("distance", m, n)
+    return n.index - at
 
 
 def alibi(slopes: Value, m: Axis, n: Axis) -> Expr:
@@ -120,10 +122,10 @@ def alibi(slopes: Value, m: Axis, n: Axis) -> Expr:
     Raises ExpressionError for slopes that vary along m or n, and as `causal` does.
     Source: Press, Smith & Lewis 2022, section 3.
     """
-    slopes, apart = lift(slopes), distance(m, n)
+    at, slopes = _position("alibi", m, n), lift(slopes)
     if m in slopes.axes or n in slopes.axes:
         raise ExpressionError(f"alibi: the slopes {slopes} vary along {m} or {n}")
-    bias: Expr = slopes * apart
+    bias: Expr = slopes * (n.index - at)
     return bias
 
 
