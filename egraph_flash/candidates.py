@@ -182,7 +182,7 @@ def demand(stage: Stage, candidate: Candidate, choices: Choices) -> resources.De
         steps=[-(-axis.size // kind.depth) for axis, _ in depths],
         has_inner=bool(sums.inner or sums.serial or sums.plain),
         has_outer=bool(sums.outer),
-        handoff=bool(sums.inner and sums.outer),
+        handoff=sums.hands_over,
         from_slots=any(each.depth for _, each in choices.stage),
         choices=choices,
     )

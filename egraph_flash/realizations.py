@@ -80,7 +80,7 @@ def facts(stage: Stage) -> Facts:
     heads = {node.head for node in _nodes(stage)}
     return Facts(
         streamed=fold is not None,
-        hands_over=bool(sums.inner and sums.outer),
+        hands_over=sums.hands_over,
         still=any(
             side.head == "Load" and fold not in side.axes and _has_elements(side) for side in sides
         ),

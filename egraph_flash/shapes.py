@@ -41,6 +41,12 @@ class Shape:
         """The axes that something is contracted over, inner ones first."""
         return tuple(dict.fromkeys(found.depth for found in self.contractions))
 
+    @property
+    def hands_over(self) -> bool:
+        """Whether a tile that the body computes is an operand of a contraction over the fold."""
+        tiles = {*(red for red, _ in self.inner), *self.serial}
+        return any(not tiles.isdisjoint(subterms(found.left)) for _, found in self.outer)
+
 
 @lru_cache(maxsize=256)
 def shape_of(stage: Stage) -> Shape:

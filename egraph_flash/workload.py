@@ -230,8 +230,7 @@ class Counts:
         return consumers + (4 if self.choices.roles == "producer" else 0)
 
     def _hands_over(self) -> bool:
-        known = profile(self.stage)
-        return bool(known.inner and known.outer) and self.kind.on_tensor_cores
+        return shape_of(self.stage).hands_over and self.kind.on_tensor_cores
 
     def _columns(self) -> int:
         tile = self.candidate.outer if self.stage.fold is not None else self.candidate.inner

@@ -51,6 +51,8 @@ sink = (exp(x - top) * v).sum(n) / (exp(x - top).sum(n) + exp(g - top))
 _tops = maximum(-g, maximum(maximum(x.max(n), g), -g))
 two_sinks = (exp(x - _tops) * v).sum(n) / (exp(x - _tops).sum(n) + exp(g - _tops))
 
+two_weights, two_more = weights(x) / weights(x).sum(n), g * weights(-x)
+
 mean = x.sum(n) / 12.0
 variance = ((x - mean) * (x - mean)).sum(n) / 12.0
 weighted_mean = (y * x).sum(n) / y.sum(n)

@@ -49,7 +49,7 @@ from tests.support.scores import (
     weighted,
 )
 
-BOTH = ("everything", "capped_window", "sink_of_zero", "keep")
+BOTH = ("everything", "capped_window", "sink_of_zero", "keep", "two_kinds")
 RUNS = [(name, f16) for name in CASES] + [(name, bf16) for name in BOTH]
 
 
@@ -74,6 +74,18 @@ def test_one_safe_pass_on_tensor_cores(name: str, dtype: Dtype) -> None:
     assert kernel.schedule["TILE@n"].startswith(f"a:mma_m16n8k16_{dtype}")
     assert kernel.derivation.steps[-1].unsafe == (1 if name == "bent" else 0)
     check(scored, kernel, random_arrays(kernel, fresh_rng()), dtype)
+
+
+def test_weights_of_no_contraction_are_an_operand_too() -> None:
+    """Squared distances, which a serial fold computes; their exponentials go to tensor cores."""
+    m, n, d, e = Axis.many(m=37, n=64, d=32, e=32)
+    x, y, v = Tensor("x", (m, d), f16), Tensor("y", (n, d), f16), Tensor("v", (n, e), f16)
+    scores = -0.1 * abs(x - y).sum(d)
+    scored = Scored((softmax(scores, n) * v).sum(n), scores)
+    kernel = optimize(scored.output, "sm_120")
+    assert kernel.passes == len(kernel.plan.launches) == 1
+    assert kernel.schedule["TILE@n"].startswith("a:mma_m16n8k16_f16")
+    check(scored, kernel, random_arrays(kernel, fresh_rng()), f16)
 
 
 @pytest.mark.parametrize("shift", [-100.0, 100.0])

@@ -36,13 +36,17 @@ from egraph_flash.dtypes import Array, Dtype
 
 @dataclass(frozen=True)
 class Operands:
-    """The axes and operands of softmax(s) v, with s = q k / √d: [b, h, m or n, d or e]."""
+    """The axes and operands of softmax(s) v, with s = q k / √d: [b, h, m or n, d or e].
+
+    `t` are scores of other queries and keys.
+    """
 
     b: Axis
     h: Axis
     m: Axis
     n: Axis
     s: Any
+    t: Any
     v: Any
 
 
@@ -57,8 +61,9 @@ class Scored:
 def operands(dtype: Dtype, m: int = 37, n: int = 64, d: int = 64, e: int = 32) -> Operands:
     b, h, mm, nn, dd, ee = Axis.many(b=1, h=2, m=m, n=n, d=d, e=e)
     q, k = Tensor("q", (b, h, mm, dd), dtype), Tensor("k", (b, h, nn, dd), dtype)
-    s = (q * k).sum(dd) / float(d) ** 0.5
-    return Operands(b, h, mm, nn, s, Tensor("v", (b, h, nn, ee), dtype).expr)
+    other = Tensor("q2", (b, h, mm, dd), dtype), Tensor("k2", (b, h, nn, dd), dtype)
+    s, t = ((a * c).sum(dd) / float(d) ** 0.5 for a, c in ((q, k), other))
+    return Operands(b, h, mm, nn, s, t, Tensor("v", (b, h, nn, ee), dtype).expr)
 
 
 def weighted(o: Operands, scores: Any, extra: Any = None) -> Scored:
@@ -128,6 +133,18 @@ def nested(o: Operands) -> Scored:
     return masked(o, o.n.index > 3, where(causal(o.m, o.n), inner, -inf))
 
 
+def two_kinds(o: Operands) -> Scored:
+    """The difference of two kinds of weights, each with a maximum of its own."""
+    seen = causal(o.m, o.n)
+    first, second = (softmax(where(seen, s, -inf), o.n) for s in (o.s, o.t))
+    return Scored(((first - slopes(o) * second) * o.v).sum(o.n), maximum(abs(o.s), abs(o.t)))
+
+
+def three_kinds(o: Operands) -> Scored:
+    weights = softmax(o.s, o.n) + softmax(o.t, o.n) - softmax(o.s - o.t, o.n)
+    return Scored((o.v * weights).sum(o.n), maximum(abs(o.s), abs(o.t)))
+
+
 def shifted(o: Operands) -> Scored:
     bias = Tensor("shift", (o.h, o.n), f32)
     return masked(o, causal(o.m, o.n), o.s + bias, sink(o))
@@ -155,6 +172,8 @@ CASES: dict[str, Callable[[Operands], Scored]] = {
     "masked_after": masked_after,
     "bent": bent,
     "nested": nested,
+    "two_kinds": two_kinds,
+    "three_kinds": three_kinds,
 }
 
 
@@ -182,8 +201,11 @@ def reals(kernel: Any, arrays: dict[str, Array]) -> dict[str, Array]:
 
 def bound(scored: Scored, given: dict[str, Array], dtype: Dtype) -> Array:
     """By how much each element may be off: the weights and the result are rounded to the dtype,
-    and an exponent is off by some 2^-20 of the largest score."""
+    and an exponent is off by some 2^-20 of the largest score. Weights come in one kind and, where
+    there are others, in at most three, each of which adds up to 1 at most."""
     spread = evaluate(scored.output, {**given, "v": np.abs(given["v"])})
+    if "q2" in given:
+        spread = np.broadcast_to(3.0 * np.abs(given["v"]).max(), spread.shape)
     reference = evaluate(scored.output, given)
     scores = evaluate(scored.scores, given)
     largest = np.abs(scores[np.isfinite(scores)]).max(initial=0.0)
