@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from .arithmetic import normal_reciprocal
@@ -41,7 +41,7 @@ class Shape:
         """The axes that something is contracted over, inner ones first."""
         return tuple(dict.fromkeys(found.depth for found in self.contractions))
 
-    @property
+    @cached_property
     def hands_over(self) -> bool:
         """Whether a tile that the body computes is an operand of a contraction over the fold."""
         tiles = {*(red for red, _ in self.inner), *self.serial}
