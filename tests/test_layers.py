@@ -14,13 +14,22 @@ PACKAGE = Path(__file__).parent.parent / "egraph_flash"
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
         *("errors", "notices", "debug", "dtypes", "operators", "monoids", "terms", "notation"),
-        *("axes", "free", "expressions", "indices", "representations", "carriers", "absence"),
+        *(
+            "axes",
+            "free",
+            "expressions",
+            "masks",
+            "indices",
+            "representations",
+            "carriers",
+            "absence",
+        ),
         *("choices", "evaluation", "tensor_map", "plan", "record", "listing", "arithmetic."),
     ),
     (
         *("codegen.ptx_types", "codegen.ptx", "codegen.isa.", "codegen.lanes", "codegen.targets"),
         *("codegen.ptx_text", "codegen.ptx_parse", "codegen.atoms", "codegen.frames"),
-        *("machines", "cost", "knobs"),
+        *("machines", "cost", "pipes", "knobs"),
     ),
     (
         *("rules.", "engine", "egraph", "canonical", "combination", "frozen", "passes", "solver"),
