@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arithmetic import normal_reciprocal
 from .builder import Builder
 from .context import Context
 from .expression import compute, emit_each, real, zero_for_minus_infinity
@@ -15,6 +16,7 @@ from .pointwise import LOG2_E, exp2_scaled
 from .values import Value, constant, each
 
 INF = float("inf")
+LEAST, GREATEST = 2.0**-100, 2.0**100  # of a factor that constants are gathered into
 
 # 2^f for |f| <= 1/2 with a relative error of 1.0e-7: interpolation at Chebyshev's points
 POLYNOMIAL = (1.00000008, 0.69314719, 0.24022107, 0.05550357, 0.00967603, 0.00133909)
@@ -41,18 +43,31 @@ def exponential(ctx: Context, term: Any, frame: Frame) -> Value:
 
 def _plain(ctx: Context, inner: Any, frame: Frame) -> Value:
     """exp(c * x) takes one multiplication for both constants."""
-    inner, scale = _scaled(inner)
+    inner, scale = scaled_by(inner)
     value = real(ctx, compute(ctx, inner, frame), frame)
     if value.is_constant:
         return constant(float(np.exp(scale * value.words[0])))
     return emit_each(ctx, lambda b, x: exp2_scaled(b, x, scale), (value,), frame, "f32")
 
 
-def _scaled(term: Any) -> tuple[Any, float]:
-    """A term as (x, c) with c * x equal to it, c = 1 where it has no constant factor."""
+def scaled_by(term: Any) -> tuple[Any, float]:
+    """A term as (x, c) with c * x equal to it: x without constant factors and divisors."""
+    scale = 1.0
+    while True:
+        inner, factor = _factor(term)
+        if inner is term or not LEAST <= abs(scale * factor) <= GREATEST:
+            return term, scale
+        term, scale = inner, scale * factor
+
+
+def _factor(term: Any) -> tuple[Any, float]:
+    """The term without its outermost constant factor, and that factor; itself and 1 else."""
+    if term.head == "Div" and term.args[1].head == "Num" and term.args[0].head != "Num":
+        reciprocal = normal_reciprocal(term.args[1].args[0])
+        return (term, 1.0) if reciprocal is None else (term.args[0], reciprocal)
     if term.head == "Mul":
         for factor, other in (term.args, reversed(term.args)):
-            if factor.head == "Num" and abs(factor.args[0]) < INF:
+            if factor.head == "Num" and other.head != "Num":
                 return other, factor.args[0]
     return term, 1.0
 
@@ -65,7 +80,7 @@ def _folded(ctx: Context, left: Any, right: Any, frame: Frame) -> Value | None:
     rows, columns = ctx.uses(right, frame)
     if columns or not rows or not ctx.uses(left, frame)[1] or right not in ctx.upper:
         return None
-    x, scale = _scaled(left)
+    x, scale = scaled_by(left)
     value = real(ctx, compute(ctx, x, frame), frame)
     folded = (value, _subtracted(ctx, right, frame))
     depth = max(each_.depth for each_ in folded)

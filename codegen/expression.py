@@ -51,6 +51,10 @@ def _compute(ctx: Context, term: Any, frame: Frame) -> Value:
         from .exponential import exponential
 
         return exponential(ctx, term, frame)
+    if head == "Tanh":
+        from .hyperbolic import hyperbolic_tangent
+
+        return hyperbolic_tangent(ctx, term, frame)
     operands = tuple(compute(ctx, child, frame) for child in term.args)
     if all(operand.is_constant for operand in operands):
         return constant(_fold(head, operands))

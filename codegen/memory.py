@@ -12,10 +12,11 @@ from ..errors import LoweringError
 from ..layouts import alignment_of
 from ..terms import make
 from .affine import Affine, linear
+from .builder import Builder
 from .context import Context
 from .frames import Frame, Side
 from .ptx import Address, Register
-from .values import Value, each, kind_of, places
+from .values import Type, Value, each, kind_of, places
 
 Place = tuple[int, int]  # register indices on the row and on the column side
 
@@ -292,7 +293,9 @@ def load_run(ctx: Context, run: list[Element], dtype: Dtype) -> list[Word]:
     width_bytes = len(run) * dtype.size_bytes
     kind = "f32" if dtype.name == "f32" else "b16" if width_bytes == 2 else "b32"
     count = max(width_bytes // 4, 1)
-    registers = b.many(kind, count)
+    registers = b.many("b32" if dtype.is_boolean else kind, count)
+    if dtype.is_boolean and width_bytes < 4:
+        kind = f"u{8 * width_bytes}"
     predicate = run[0].inside
     if predicate is not None:
         for register in registers:
@@ -325,18 +328,30 @@ def unpacked(ctx: Context, words: list[Word]) -> dict[Place, Register]:
 
 
 def load_values(ctx: Context, load: Any, frame: Frame, *, here: bool = False) -> Value:
-    """The elements of a load as a value: f32 for reals, s32 for integers."""
+    """The elements of a load as a value: f32 for reals, s32 for integers, pred for truths."""
     dtype = DTYPES[load.args[0].args[1]]
     if dtype.name == "i64":
         raise LoweringError(f"lowering: {load.args[0]} is i64, which is not lowered yet; wants i32")
     words, depth = load_words(ctx, load, frame, here=here)
     with ctx.builder.at(depth):
-        raw = unpacked(ctx, words)
+        raw = truths(ctx.builder, words) if dtype.is_boolean else unpacked(ctx, words)
         kind = kind_of(*ctx.uses(load, frame))
         order = [raw[place] for place in places(kind, frame)]
         if dtype.name in ("f16", "bf16"):
             order = [ctx.builder.op(f"cvt_f32_{dtype.name}", word) for word in order]
-    return Value(kind, "s32" if dtype.is_integer else "f32", tuple(order), depth)
+    type_: Type = "pred" if dtype.is_boolean else "s32" if dtype.is_integer else "f32"
+    return Value(kind, type_, tuple(order), depth)
+
+
+def truths(b: Builder, words: list[Word]) -> dict[Place, Register]:
+    """A predicate for each element, of words of one, two or four bytes: whether it is not 0."""
+    found: dict[Place, Register] = {}
+    for word in words:
+        for index, place in enumerate(word.places):
+            alone = len(word.places) == 1
+            byte = word.register if alone else b.op("and_b32", word.register, 255 << 8 * index)
+            found[place] = b.op("setp_ne_s32", byte, 0)
+    return found
 
 
 # ---- stores --------------------------------------------------------------------------------------

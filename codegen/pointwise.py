@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ..arithmetic import normal_reciprocal
 from .builder import Builder
 
 Emit = Callable[..., Any]
@@ -26,10 +27,15 @@ def _logarithm(b: Builder, x: Any) -> Any:
     return b.op("mul_rn_f32", b.op("lg2_approx_ftz_f32", x), LN_2)
 
 
-def _hyperbolic_tangent(b: Builder, x: Any) -> Any:
-    """1 - 2 / (exp(2x) + 1): exact limits at both ends, absolute error of some 2^-23."""
-    above = b.op("add_rn_f32", exp2_scaled(b, x, 2.0), 1.0)
-    return b.op("sub_rn_f32", 1.0, b.op("div_rn_f32", 2.0, above))
+def divided(b: Builder, x: Any, y: Any) -> Any:
+    """x / y; by a constant, x times its reciprocal, with an error of at most 1.5 ulp.
+
+    Both the reciprocal and the product are rounded, by 2^-24 each; a power of two is exact.
+    """
+    reciprocal = normal_reciprocal(y) if isinstance(y, int | float) else None
+    if reciprocal is None:
+        return b.op("div_rn_f32", x, y)
+    return x if reciprocal == 1.0 else b.op("mul_rn_f32", x, reciprocal)
 
 
 def _swapped(row: str) -> Emit:
@@ -45,7 +51,7 @@ REAL: dict[str, Emit] = {
     "Add": _swapped("add_rn_f32"),
     "Sub": _instruction("sub_rn_f32"),
     "Mul": _swapped("mul_rn_f32"),
-    "Div": _instruction("div_rn_f32"),
+    "Div": divided,
     "Neg": _instruction("neg_f32"),
     "Abs": _instruction("abs_f32"),
     "Sqrt": _instruction("sqrt_rn_f32"),
@@ -53,7 +59,6 @@ REAL: dict[str, Emit] = {
     "Min2": _swapped("min_NaN_f32"),
     "Exp": exp2_scaled,
     "Log": _logarithm,
-    "Tanh": _hyperbolic_tangent,
 }
 
 

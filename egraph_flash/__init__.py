@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .axes import Axis
-from .dtypes import bf16, f16, f32, i32, i64
+from .dtypes import bf16, boolean, f16, f32, i32, i64
 from .expressions import (
     Expr,
     Tensor,
@@ -20,6 +20,7 @@ from .expressions import (
     tanh,
     where,
 )
+from .masks import alibi, causal, distance, prefix, same_document, softcap, window
 from .pipeline import optimize
 
 if TYPE_CHECKING:
@@ -33,7 +34,11 @@ __all__ = [
     "Axis",
     "Expr",
     "Tensor",
+    "alibi",
     "bf16",
+    "boolean",
+    "causal",
+    "distance",
     "evaluate",
     "exp",
     "f16",
@@ -45,10 +50,14 @@ __all__ = [
     "maximum",
     "minimum",
     "optimize",
+    "prefix",
+    "same_document",
+    "softcap",
     "softmax",
     "sqrt",
     "tanh",
     "where",
+    "window",
 ]
 
 

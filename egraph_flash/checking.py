@@ -31,11 +31,15 @@ class Error:
 
 
 def random_inputs(specs: Sequence[Spec], rng: np.random.Generator) -> dict[str, Array]:
-    """Normals for floating-point inputs, as stored in numpy; zeros for integers."""
+    """Normals for real inputs, as stored in numpy; zeros for integers, coins for truths."""
     return {
         spec.name: np.zeros(spec.shape, spec.dtype.storage)
         if spec.dtype.is_integer
-        else spec.dtype.encode(rng.standard_normal(spec.shape))
+        else spec.dtype.encode(
+            rng.integers(0, 2, spec.shape)
+            if spec.dtype.is_boolean
+            else rng.standard_normal(spec.shape)
+        )
         for spec in specs
     }
 
@@ -128,5 +132,5 @@ def restrict(array: Array, spec: Spec, at: Mapping[str, list[int]]) -> Array:
 
 def plain_dtype(specs: Sequence[Spec]) -> str:
     """The dtype that a computation without upcasts would keep: the first input's."""
-    floating = [spec.dtype.name for spec in specs if not DTYPES[spec.dtype.name].is_integer]
+    floating = [spec.dtype.name for spec in specs if DTYPES[spec.dtype.name].is_real]
     return floating[0] if floating else "f32"

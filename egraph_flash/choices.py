@@ -129,6 +129,7 @@ class Choices:
     hoist: str = "none"
     drain: Drain = field(default_factory=lambda: Drain(2))
     exp: Exponential = field(default_factory=Exponential)
+    tanh: str = "exp"
     sum: str = "block"
     base: str = "max"
     start: str = "zero"

@@ -17,7 +17,7 @@ class Dtype:
     """One element type.
 
     `encode` rounds real numbers (any float array) to stored elements, to nearest even;
-    `decode` gives the stored elements' exact values as float64 (int64 for integers).
+    `decode` gives the stored elements' exact values as float64 (int64 for integers and truths).
     """
 
     name: str
@@ -26,11 +26,17 @@ class Dtype:
     unit_roundoff: float
     source: str
     is_integer: bool = False
+    is_boolean: bool = False
     encode: Callable[[Array], Array] = field(repr=False, compare=False, default=np.asarray)
     decode: Callable[[Array], Array] = field(repr=False, compare=False, default=np.asarray)
 
     def __repr__(self) -> str:
         return self.name
+
+    @property
+    def is_real(self) -> bool:
+        """Whether elements are real numbers, which casts, outputs and contractions may have."""
+        return not self.is_integer and not self.is_boolean
 
 
 def _ieee(name: str, storage: type[np.floating[Any]], unit_roundoff: float) -> Dtype:
@@ -98,5 +104,15 @@ bf16 = Dtype(
 )
 i32 = _integer("i32", np.int32)
 i64 = _integer("i64", np.int64)
+boolean = Dtype(
+    name="bool",
+    size_bytes=1,
+    storage=np.dtype(np.bool_),
+    unit_roundoff=0.0,
+    source="one byte, false where it is 0; numpy and PyTorch bool, or uint8",
+    is_boolean=True,
+    encode=lambda values: np.asarray(values) != 0,
+    decode=lambda stored: (np.asarray(stored) != 0).astype(np.int64),
+)
 
-DTYPES: dict[str, Dtype] = {row.name: row for row in (f16, bf16, f32, i32, i64)}
+DTYPES: dict[str, Dtype] = {row.name: row for row in (f16, bf16, f32, i32, i64, boolean)}

@@ -266,6 +266,8 @@ def _spread(array: Array, axes: tuple[Axis, ...], wanted: tuple[Axis, ...]) -> A
 def _real(stored: Array, dtype: str) -> Array:
     if dtype == "bf16" and stored.dtype.kind != "f":
         return DTYPES[dtype].decode(stored)
+    if DTYPES[dtype].is_boolean:
+        return DTYPES[dtype].decode(stored).astype(np.float64)
     return np.asarray(stored, dtype=np.float64)
 
 

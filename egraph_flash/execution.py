@@ -73,7 +73,21 @@ def simulation_notice(record: Record, plan: Plan) -> str:
             f"{what}, and the simulator would run {takes}; run(..., backend='sim') does it anyway"
         )
     tables = "" if record.target.startswith("sm_90") else "; ex2 and rcp use tables of an sm_90"
-    return f"{what}; the simulator runs it, {takes}{tables}"
+    modelled = ", ".join(unpredicted(record.plan.ptx))
+    rounded = f"; {modelled} give rounded values, not the hardware's bits" if modelled else ""
+    return f"{what}; the simulator runs it, {takes}{tables}{rounded}"
+
+
+def unpredicted(ptx: str) -> tuple[str, ...]:
+    """The mnemonics in a PTX text whose bits the simulator does not predict, in the table's order.
+
+    >>> unpredicted("lg2.approx.ftz.f32 %f1, %f0; add.rn.f32 %f2, %f1, %f0;")
+    ('lg2.approx.ftz.f32',)
+    """
+    from .codegen.isa import ROWS
+
+    used = set(ptx.split())
+    return tuple(row.mnemonic for row in ROWS.values() if not row.exact and row.mnemonic in used)
 
 
 def simulate(record: Record, bound: Bound) -> tuple[Any, Counters]:

@@ -10,6 +10,7 @@ from .dtypes import Dtype
 from .errors import ExpressionError
 from .free import free
 from .layouts import ALIGNMENT_BYTES, Strides, array_term, check_strides
+from .operators import OPERATORS
 from .terms import Term, make
 
 inf = float("inf")
@@ -101,8 +102,9 @@ class Operand:
 
     def cast(self, dtype: Dtype) -> Expr:
         """The value rounded to `dtype`; on an output, the dtype in which it is stored."""
-        if dtype.is_integer:
+        if not dtype.is_real:
             raise ExpressionError(f"cast: got {dtype}, wants one of f16, bf16, f32")
+        _check_real("cast", self.expr)
         return make("Cast", dtype.name, self.expr)  # type: ignore[no-any-return]
 
 
@@ -181,7 +183,9 @@ class Tensor(Operand):
         if not name.isidentifier():
             raise ExpressionError(f"tensor: got the name {name!r}, wants an identifier")
         if dtype.name not in dtypes.DTYPES:
-            raise ExpressionError(f"tensor {name!r}: got dtype {dtype}, wants f16, bf16, f32, i32")
+            raise ExpressionError(
+                f"tensor {name!r}: got dtype {dtype}, wants f16, bf16, f32, i32, boolean"
+            )
         if len(dict.fromkeys(axes)) != len(axes):
             raise ExpressionError(f"tensor {name!r}: got axes {axes}, wants each axis once")
         _check_names(f"tensor {name!r}", axes)
@@ -235,9 +239,22 @@ def _is_no_value(other: object) -> bool:
 
 def _apply(head: str, *values: Value) -> Expr:
     operands = tuple(lift(value) for value in values)
+    if OPERATORS[head].kind != "predicate":
+        for operand in operands[1:] if head == "Where" else operands:
+            _check_real(OPERATORS[head].symbol, operand)
     axes = [axis for operand in operands for axis in operand.axes]
     _check_names(head.lower(), tuple(axes))
     return make(head, *operands)  # type: ignore[no-any-return]
+
+
+def _check_real(where: str, operand: Expr) -> None:
+    """A truth is no number: elements of a boolean tensor may only decide."""
+    if operand.head == "Load" and dtypes.DTYPES[operand.args[0].args[1]].is_boolean:
+        name = operand.args[0].args[0]
+        raise ExpressionError(
+            f"{where}: got {name}, a tensor of bool, wants numbers; a truth may stand in "
+            f"where(...), & | ~ and comparisons: write where({name}, 1.0, 0.0) for a number"
+        )
 
 
 def _check_names(where: str, axes: tuple[Axis, ...]) -> None:
@@ -255,6 +272,7 @@ def _check_names(where: str, axes: tuple[Axis, ...]) -> None:
 def _reduce(monoid: str, body: Expr, axes: tuple[Axis, ...]) -> Expr:
     if not axes:
         raise ExpressionError(f"{monoid.lower()}: got no axis, wants one of {body.axes}")
+    _check_real(monoid.lower(), body)
     for axis in axes:
         if not isinstance(axis, Axis) or axis not in body.axes:
             raise ExpressionError(
@@ -293,8 +311,21 @@ def where(condition: Value, chosen: Value, otherwise: Value) -> Expr:
     return _apply("Where", condition, chosen, otherwise)
 
 
-def softmax(x: Value, axis: Axis) -> Expr:
-    """exp(x - max x) / Σ exp(x - max x), spelled out; a row without unmasked elements gives 0."""
+def softmax(x: Value, axis: Axis, *, extra: Value | None = None) -> Expr:
+    """exp(x - max x) / Σ exp(x - max x), spelled out; a row without unmasked elements gives 0.
+
+    `extra` is one more element of each row, which the maximum and the sum take in and the result
+    leaves out (an attention sink). Raises ExpressionError where it varies along the axis.
+    """
     x = lift(x)
-    weights = exp(x - x.max(axis))
-    return weights / weights.sum(axis)
+    if extra is None:
+        weights = exp(x - x.max(axis))
+        return weights / weights.sum(axis)
+    extra = lift(extra)
+    if axis in extra.axes:
+        raise ExpressionError(
+            f"softmax: the extra element {extra} varies along {axis}, wants one a row"
+        )
+    top = maximum(x.max(axis), extra)
+    weights = exp(x - top)
+    return weights / (weights.sum(axis) + exp(extra - top))

@@ -138,6 +138,13 @@ class Kernel:
         return made
 
     @property
+    def unpredicted(self) -> tuple[str, ...]:
+        """Its instructions whose bits the simulator does not predict, by mnemonic."""
+        from .execution import unpredicted
+
+        return unpredicted(self.ptx)
+
+    @property
     def cubin(self) -> bytes:
         return self.assembly.cubin
 

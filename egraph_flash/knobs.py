@@ -209,6 +209,15 @@ KNOBS: dict[str, Knob] = {
             "subtracts a base that no contraction starts at",
         ),
         _words(
+            "TANH",
+            "bracket",
+            "a stage",
+            "the stage computes a tanh",
+            "tanh x = 1 - 2 / (exp 2x + 1); PTX ISA, tanh.approx.f32",
+            exp="by ex2.approx and rcp.approx, to an absolute error of 2^-21",
+            approx="one instruction, to a relative error of 2^-11, whose bits are not predicted",
+        ),
+        _words(
             "SUM",
             "bracket",
             "a stage",

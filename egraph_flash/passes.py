@@ -19,6 +19,7 @@ from .cost import Work, predict
 from .dtypes import DTYPES
 from .free import free
 from .machines import Machine
+from .pipes import is_scaling
 from .terms import Chan, Term, fill, make
 
 Axes = frozenset[Axis]
@@ -114,7 +115,7 @@ class Analyst:
         if self.is_unsafe(term):
             out.unsafe |= {term}
         if term.head != "Risk":
-            kind = _RESOURCE.get(term.head, "alu")
+            kind = "fma" if is_scaling(term) else _RESOURCE.get(term.head, "alu")
             out.body.ops[term] = (kind, frozenset(free(term)))
         return out
 

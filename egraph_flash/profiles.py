@@ -12,27 +12,11 @@ from .axes import Axis
 from .carriers import bases_of, lift_of, monoid_of
 from .dtypes import DTYPES
 from .free import free
+from .pipes import operations
 from .roles import Contraction, placeholder, summand
 from .shapes import shape_of
 from .stages import Stage
 from .terms import subterms
-
-# On which pipe each pointwise operator runs, and how many of its operations it takes there.
-_ON = {
-    "fma": ("Add", "Sub", "Mul", "Neg", "Abs"),
-    "alu": ("Max2", "Min2", "Where", "Lt", "Le", "Eq", "Ne", "And", "Or", "Not"),
-}
-PIPES: dict[str, dict[str, float]] = {
-    **{name: {pipe: 1.0} for pipe, names in _ON.items() for name in names},
-    "FloorDiv": {"alu": 4.0},
-    "Mod": {"alu": 4.0},
-    "Exp": {"fma": 1.0, "mufu": 1.0},
-    "Log": {"fma": 1.0, "mufu": 1.0},
-    "Tanh": {"fma": 8.0, "mufu": 2.0},
-    "Sqrt": {"fma": 6.0, "mufu": 1.0},
-    "Div": {"fma": 8.0, "mufu": 1.0},
-    "Cast": {"alu": 2.0},
-}
 
 
 @dataclass(frozen=True)
@@ -75,6 +59,7 @@ class Profile:
     outer: tuple[Contraction, ...]
     rescaled: int  # accumulators that are multiplied once a round
     exponentials: int  # of each element of the body
+    tanhs: int
     maxima: int  # channels that fold rows
     sums: int
 
@@ -87,7 +72,7 @@ def profile(stage: Stage) -> Profile:
     for node in dict.fromkeys(n for expr in bodies for n in _outside_sums(expr)):
         axes = set(free(node))
         where = roles.row in axes, roles.inner_columns in axes
-        for pipe, count in PIPES.get(node.head, {}).items():
+        for pipe, count in operations(node).items():
             counted[*where, pipe] = counted.get((*where, pipe), 0.0) + count
     for channel in sums.plain:
         pipe = "fma" if monoid_of(channel) == "Sum" else "alu"
@@ -115,7 +100,8 @@ def profile(stage: Stage) -> Profile:
         inner=tuple(found for _, found in sums.inner),
         outer=tuple(found for _, found in sums.outer),
         rescaled=sum(bool(bases_of(channel)) for channel, _ in sums.outer),
-        exponentials=_exponentials(bodies, stage),
+        exponentials=_by_element(bodies, stage, "Exp"),
+        tanhs=_by_element(bodies, stage, "Tanh"),
         maxima=sum(monoid_of(channel) == "Max" for channel in sums.plain),
         sums=sum(monoid_of(channel) == "Sum" for channel in sums.plain),
     )
@@ -133,10 +119,10 @@ def _read(load: Any, stage: Stage) -> Read:
     return Read(load, free(load), size_bytes, part, part == "right" and along_columns)
 
 
-def _exponentials(bodies: list[Any], stage: Stage) -> int:
-    """The different exps that vary over both sides of the body's tile."""
+def _by_element(bodies: list[Any], stage: Stage, head: str) -> int:
+    """The different exps, or other operators, that vary over both sides of the body's tile."""
     both = {stage.roles.row, stage.roles.inner_columns}
-    nodes = dict.fromkeys(n for expr in bodies for n in _outside_sums(expr) if n.head == "Exp")
+    nodes = dict.fromkeys(n for expr in bodies for n in _outside_sums(expr) if n.head == head)
     return sum(both <= set(free(node)) for node in nodes)
 
 

@@ -17,10 +17,11 @@ from .exponentials import exponentials, subtracts_a_base
 from .shapes import shape_of
 from .skipping import scan_of, skips, uneven
 from .stages import Stage
+from .terms import subterms
 
 STAGE_KNOBS = (
-    *("SLAB", "HANDOFF", "HOIST", "DRAIN", "EXP", "SUM", "BASE", "START", "SKEW", "SKIP", "ROLES"),
-    *("GRID", "ORDER", "CACHE", "TURNS", "REGS"),
+    *("SLAB", "HANDOFF", "HOIST", "DRAIN", "EXP", "TANH", "SUM", "BASE", "START", "SKEW", "SKIP"),
+    *("ROLES", "GRID", "ORDER", "CACHE", "TURNS", "REGS"),
 )
 
 # what is tried where nothing is pinned: how operands move, crossed with the form of the algebra
@@ -65,6 +66,7 @@ class Facts:
     streamed: bool  # it folds something
     hands_over: bool  # a tile of the body is an operand of a contraction over the fold
     still: bool  # some operand does not vary along the fold
+    tanhs: bool
     row_sums: bool
     free_bases: bool
     early: bool  # part of the body does not depend on the state
@@ -82,6 +84,7 @@ def facts(stage: Stage) -> Facts:
         still=any(
             side.head == "Load" and fold not in side.axes and _has_elements(side) for side in sides
         ),
+        tanhs=any(node.head == "Tanh" for node in _nodes(stage)),
         row_sums=any(monoid_of(c) == "Sum" for c in sums.plain),
         free_bases=any(
             is_twisted(c) and representation_of(c).slack is not None for c in stage.channels
@@ -90,6 +93,11 @@ def facts(stage: Stage) -> Facts:
         inner=bool(sums.inner),
         skip=best_skip(stage),
     )
+
+
+def _nodes(stage: Stage) -> list[Any]:
+    """All terms that the stage's own stand for."""
+    return subterms(*stage.channels, *(target.expr for target in stage.targets))
 
 
 def best_skip(stage: Stage) -> str:
@@ -101,7 +109,7 @@ def best_skip(stage: Stage) -> str:
 def relevant(stage: Stage, candidate: Candidate, choices: Choices) -> set[str]:
     """The knobs that change what is emitted, given the others; `STAGE@name` for each operand."""
     known = facts(stage)
-    found = {"GRID", "REGS"}
+    found = {"GRID", "REGS"} | ({"TANH"} if known.tanhs else set())
     if not known.streamed:
         return found
     on_tensor_cores = atom(candidate.inner.atom).on_tensor_cores

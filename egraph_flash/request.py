@@ -54,28 +54,30 @@ def request_for(expr: Any, target: str, pins: dict[str, str], name: str) -> Requ
         knob_of(pin).parse(value)
     names = _output_names(len(roots), {array.args[0] for array in inputs})
     outputs = tuple(
-        _root(name, label, term, axes, _first(inputs))
+        _root(name, label, term, axes, list(inputs))
         for label, (term, axes) in zip(names, roots, strict=True)
     )
     machine(target)
     return Request(name, outputs, tuple(inputs), target, pins)
 
 
-def _first(inputs: Mapping[Any, None]) -> Any:
-    """The first input that holds real numbers, if there is one."""
-    real = (array for array in inputs if not DTYPES[array.args[1]].is_integer)
-    return next(real, next(iter(inputs)))
-
-
-def _root(name: str, label: str, term: Expr, axes: tuple[Axis, ...] | None, first: Any) -> Root:
-    """An output: the cast at its top, if there is one, is its dtype; else its first input's."""
-    dtype: Dtype = DTYPES[first.args[1]]
+def _root(
+    name: str, label: str, term: Expr, axes: tuple[Axis, ...] | None, inputs: list[Any]
+) -> Root:
+    """An output: its dtype is that of the cast at its top, else of the first real input."""
+    real = [dtype for array in inputs if (dtype := DTYPES[array.args[1]]).is_real]
+    if term.head == "Load" and DTYPES[term.args[0].args[1]].is_boolean:
+        raise ExpressionError(
+            f"{name}: its output {term} is bool, wants numbers: write where(..., 1.0, 0.0)"
+        )
     if term.head == "Cast":
         dtype, term = DTYPES[term.args[0]], term.args[1]
-    elif dtype.is_integer:
+    elif real:
+        dtype = real[0]
+    else:
         raise ExpressionError(
-            f"{name}: its first input {first.args[0]} is {dtype}, so the output's dtype must be "
-            "said: write expr.cast(f32)"
+            f"{name}: its inputs {', '.join(str(array.args[0]) for array in inputs)} hold no real "
+            "numbers, so the output's dtype must be said: write expr.cast(f32)"
         )
     return label, term, axes if axes is not None else term.axes, dtype
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
+from .arithmetic import normal_reciprocal
 from .axes import Axis
 from .carriers import bases_of, lift_of, monoid_of
 from .dtypes import DTYPES
@@ -36,14 +37,15 @@ class Shape:
         return tuple(found for _, found in (*self.inner, *self.outer))
 
     @property
-    def hands_over(self) -> bool:
-        """Whether a tile of the body is the left operand of a contraction over the fold."""
-        return any(reductions(found.left) for _, found in self.outer)
-
-    @property
     def depths(self) -> tuple[Axis, ...]:
         """The axes that something is contracted over, inner ones first."""
         return tuple(dict.fromkeys(found.depth for found in self.contractions))
+
+    @cached_property
+    def hands_over(self) -> bool:
+        """Whether a tile that the body computes is an operand of a contraction over the fold."""
+        tiles = {*(red for red, _ in self.inner), *self.serial}
+        return any(not tiles.isdisjoint(subterms(found.left)) for _, found in self.outer)
 
 
 @lru_cache(maxsize=256)
@@ -105,12 +107,17 @@ def loads_of(expr: Any) -> tuple[Any, ...]:
     return tuple(
         node
         for node in subterms(expr)
-        if node.head == "Load" and not DTYPES[node.args[0].args[1]].is_integer
+        if node.head == "Load" and DTYPES[node.args[0].args[1]].is_real
     )
 
 
 def scaled(term: Any) -> tuple[Any, float]:
     """A term as (x, c) with c * x equal to it, c > 0; c = 1 where it has no such factor."""
+    if term.head == "Div":
+        x, divisor = term.args
+        reciprocal = normal_reciprocal(divisor.args[0]) if divisor.head == "Num" else None
+        if x.head != "Num" and reciprocal is not None and reciprocal > 0:
+            return x, reciprocal
     if term.head == "Mul":
         for factor, other in (term.args, reversed(term.args)):
             if factor.head == "Num" and other.head != "Num" and 0.0 < factor.args[0] < math.inf:

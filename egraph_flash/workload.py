@@ -16,6 +16,7 @@ from .codegen.atoms import Atom, atom
 from .codegen.resources import registers
 from .codegen.slabs import CHUNK_BYTES, SlabLayout
 from .cost import Work
+from .pipes import PIPES, TANH_APPROX
 from .profiles import Read, profile
 from .shapes import shape_of
 from .skipping import heavy_last, weights
@@ -146,6 +147,9 @@ class Counts:
             pipes["mufu"] -= exps * choices.exp.share / 8
             pipes["fma"] += 8 * exps * choices.exp.share / 8
             pipes["alu"] += 6 * exps * choices.exp.share / 8
+        if choices.tanh == "approx":
+            for pipe, count in PIPES["Tanh"].items():
+                pipes[pipe] += (TANH_APPROX.get(pipe, 0.0) - count) * known.tanhs * elements
         if choices.sum == "ones":
             pipes["fma"] -= exps
         if choices.base == "max":

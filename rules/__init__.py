@@ -35,6 +35,7 @@ def laws() -> dict[str, Row]:
         tupling,
         twist,
         units,
+        weights,
     )
 
     return _registry(
@@ -47,6 +48,7 @@ def laws() -> dict[str, Row]:
             splitting,
             units,
             homomorphism,
+            weights,
             twist,
             tupling,
             absorption,

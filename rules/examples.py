@@ -48,6 +48,10 @@ masked_gated = exp(-peak) * masked_weighted * g
 
 top = maximum(x.max(n), g)
 sink = (exp(x - top) * v).sum(n) / (exp(x - top).sum(n) + exp(g - top))
+_tops = maximum(-g, maximum(maximum(x.max(n), g), -g))
+two_sinks = (exp(x - _tops) * v).sum(n) / (exp(x - _tops).sum(n) + exp(g - _tops))
+
+two_weights, two_more = weights(x) / weights(x).sum(n), g * weights(-x)
 
 mean = x.sum(n) / 12.0
 variance = ((x - mean) * (x - mean)).sum(n) / 12.0
@@ -57,6 +61,7 @@ scaled_product = ((x / sqrt((x * x).sum(n) / 12.0 + 1e-6)) * w).sum(n)
 product = (x * w).sum(n)
 squashed = tanh(x) * g
 masked_weights = (where(n.index <= m.index, exp(x - g), 0.0) * v).sum(n)
+masked_after = (where(n.index <= m.index, weights(x) / weights(x).sum(n), 0.0) * v).sum(n)
 masked_exponent = exp(where(n.index <= m.index, x - g, -inf)).sum(n)
 cooled = exp((x - g) / 2.0).sum(n)
 total_of_constant = make("Red", make("Sum"), n, g)

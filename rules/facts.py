@@ -185,6 +185,7 @@ KINDS: dict[str, Kind] = _registry(
         Kind("origin", ("i64", "Expr"), "a load as the user wrote it, by position"),
         Kind("reduces", ("Axis",), "some reduction of the term binds the axis"),
         Kind("factor", ("Expr", "Axis"), "the split of this summand is wanted"),
+        Kind("weighs", ("Expr", "Axis"), "a sum of exponentials that vary along the axis"),
         Kind("shift", ("Expr", "Axis"), "the invariant part of this exponent is wanted"),
         Kind("atom-factor", ("Expr",), "a product takes the expression as it is"),
         Kind("atom-exponent", ("Expr",), "an exponent takes the expression as it is"),

@@ -109,6 +109,10 @@ POSITIVE = tuple(
 BOUNDS = (
     _law("bound-left", maximum(a, b), (), fact("bounded", a, x), maximum(at.x, at.g)),
     _law("bound-right", maximum(a, b), (), fact("bounded", b, x), maximum(at.x, at.g)),
+    *(
+        _law(f"bound-{side}", form, (fact("bounded", c, a),), fact("bounded", c, x), at.two_sinks)
+        for side, form in (("through-left", maximum(a, b)), ("through-right", maximum(b, a)))
+    ),
 )
 
 LAWS: tuple[Law, ...] = (*NUMBERS, *NONPOSITIVE, *NONNEGATIVE, *POSITIVE, *BOUNDS)

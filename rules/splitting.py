@@ -116,6 +116,15 @@ SPLITS = (
         (fact("split", e, k, ca, ia, where(c, ua, minus_inf), ra),),
         at.masked_weights,
     ),
+    _law(  # and a factor of 0 or 1, where another sum has the same weights without the mask
+        "split-masked-rest",
+        (
+            *(wanted, Equal(e, where(c, a, zero)), _split_a, fact("depends", ua, k)),
+            *(Equal(x, total(k, b)), fact("split", b, k, cb, ib, ua, rb)),
+        ),
+        (fact("split", e, k, ca, ia, ua, where(c, ra, zero)),),
+        at.masked_after,
+    ),
 )
 
 

@@ -14,14 +14,23 @@ PACKAGE = Path(__file__).parent.parent / "egraph_flash"
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
         *("errors", "notices", "debug", "dtypes", "operators", "monoids", "terms", "notation"),
-        *("axes", "free", "expressions", "indices", "representations", "carriers", "absence"),
+        *(
+            "axes",
+            "free",
+            "expressions",
+            "masks",
+            "indices",
+            "representations",
+            "carriers",
+            "absence",
+        ),
         *("choices", "evaluation", "tensor_map", "plan", "open_plan", "record", "listing"),
         *("layouts", "arithmetic."),
     ),
     (
         *("codegen.ptx_types", "codegen.ptx", "codegen.isa.", "codegen.lanes", "codegen.targets"),
         *("codegen.ptx_text", "codegen.ptx_parse", "codegen.atoms", "codegen.frames"),
-        *("machines", "balance", "cost", "knobs"),
+        *("machines", "balance", "cost", "pipes", "knobs"),
     ),
     (
         *("rules.", "engine", "egraph", "canonical", "combination", "frozen", "passes", "solver"),

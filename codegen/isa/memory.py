@@ -65,6 +65,21 @@ for _space in ("global", "shared"):
     for _type, _count in WIDTHS:
         _load_and_store(_space, _type, _count)
 
+for _type in ("u8", "u16"):  # into a wider register, zeros above
+
+    def _narrow(memory: MemoryOf, a: Array, element: str = _type) -> Array:
+        """d = the unsigned integer at address a."""
+        return memory.load(a, np.dtype(element.replace("u", "uint")), 1).astype(np.uint32)
+
+    instr(
+        f"ld.global.nc.{_type} $d, [$a];",
+        d="u32",
+        a="address global",
+        counter="lsu_global",
+        access_bytes=int(_type[1:]) // 8,
+        source=LD + " (operands wider than the instruction's type)",
+    )(_narrow)
+
 for _type in ("u32", "s32", "b32", "u64", "s64", "b64", "f32"):
     instr(
         f"ld.param.{_type} $d, [$a];",

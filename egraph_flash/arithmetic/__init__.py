@@ -19,6 +19,7 @@ from .single import (
     min_f32,
     min_nan_f32,
     mul_f32,
+    normal_reciprocal,
     sqrt_f32,
     sub_f32,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "min_f32",
     "min_nan_f32",
     "mul_f32",
+    "normal_reciprocal",
     "rcp_approx_ftz",
     "rsqrt_approx_ftz",
     "sqrt_f32",

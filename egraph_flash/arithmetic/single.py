@@ -107,3 +107,16 @@ __all__ = [
     "sqrt_f32",
     "sub_f32",
 ]
+
+
+def normal_reciprocal(divisor: float) -> float | None:
+    """1 / divisor where that is a normal f32, else None: then a product replaces the quotient.
+
+    >>> normal_reciprocal(8.0), normal_reciprocal(0.0), normal_reciprocal(2.0**127)
+    (0.125, None, None)
+    """
+    if divisor == 0 or abs(divisor) == float("inf"):
+        return None
+    reciprocal = 1.0 / divisor
+    limits = np.finfo(np.float32)
+    return reciprocal if float(limits.tiny) <= abs(reciprocal) <= float(limits.max) else None

@@ -106,10 +106,11 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 _NAMES = {(row.storage.kind, row.storage.itemsize): row.name for row in DTYPES.values()}
+_NAMES["u", 1] = "bool"  # bytes, as masks are often kept
 
 
 def numpy_name(dtype: np.dtype[Any]) -> str:
-    """The name of a numpy dtype among ours; uint16 and ml_dtypes' bfloat16 are bf16."""
+    """The name of a numpy dtype among ours; uint8 is bool, uint16 and ml_dtypes' bfloat16 bf16."""
     if dtype.name == "bfloat16":
         return "bf16"
     if not dtype.isnative:

@@ -43,10 +43,11 @@ class Exported:
     capsule: Any = field(repr=False)
 
 
-# dlpack.h, DLDataTypeCode: (code, bits) -> our name. uint16 stands for bf16 bit patterns.
+# dlpack.h, DLDataTypeCode: (code, bits) -> our name. uint16 stands for bf16 bit patterns, and
+# uint8 for truths.
 _DTYPES = {
     (2, 16): "f16", (4, 16): "bf16", (2, 32): "f32", (0, 32): "i32", (0, 64): "i64",
-    (1, 16): "bf16",
+    (1, 16): "bf16", (6, 8): "bool", (1, 8): "bool",
 }  # fmt: skip
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 

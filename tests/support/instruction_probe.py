@@ -175,7 +175,7 @@ class _Builder:
             if stores(self.row):
                 self.outputs["a"] = (size // 2, np.dtype("u2"))
                 return Address(self.pointer("out_a", size))
-            self.inputs["a"] = (size // 2, np.dtype("u2"))
+            self.inputs["a"] = (max(size // 2, 1), np.dtype(f"u{min(size, 2)}"))
             return Address(self.pointer("in_a", size))
         base, mine = self.new("b32"), self.new("b32")
         self.add(isa.mov_symbol.bind(d=base, a=Symbol("smem")))
