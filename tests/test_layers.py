@@ -16,7 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *("errors", "notices", "debug", "dtypes", "operators", "monoids", "terms", "notation"),
         *("axes", "free", "expressions", "indices", "representations", "carriers", "absence"),
         *("choices", "evaluation", "tensor_map", "plan", "open_plan", "record", "listing"),
-        *("layouts", "arithmetic."),
+        *("layouts", "footprint", "arithmetic."),
     ),
     (
         *("codegen.ptx_types", "codegen.ptx", "codegen.isa.", "codegen.lanes", "codegen.targets"),
