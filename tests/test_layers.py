@@ -43,7 +43,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("codegen.",),
     ("simulator.", "runtime."),
-    ("cache", "binding", "execution", "kernel", "compilation", "pipeline", ""),
+    (
+        *("cache", "lengths", "binding", "execution", "kernel", "compilation", "pipeline"),
+        *("specialization", ""),
+    ),
     (
         *("loading", "checking", "peers", "bench", "printing", "cli"),
         *("problem", "rungs", "climbing", "ladder", "scoreboard", "ladder_plot", "ladder_cli"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from egraph_flash.errors import InputError
+from egraph_flash.runtime import arrays
 from egraph_flash.runtime.arrays import View, view
 from tests.support.fake_cuda import CudaTensor, HostTensor
 
@@ -126,7 +128,45 @@ def test_overlap() -> None:
     def at(address: int, count: int, device: int | None = 0) -> View:
         return View(address, (count,), (1,), "f32", device, True, None)
 
-    assert at(0, 4).overlaps(at(12, 4))
-    assert not at(0, 4).overlaps(at(16, 4))
-    assert not at(0, 4).overlaps(at(12, 4, device=1))
-    assert not at(0, 0).overlaps(at(0, 4))
+    assert at(64, 4).overlaps(at(76, 4))
+    assert not at(64, 4).overlaps(at(80, 4))
+    assert not at(64, 4).overlaps(at(76, 4, device=1))
+    assert not at(64, 0).overlaps(at(64, 4))
+
+
+def test_arrays_that_interleave_do_not_overlap() -> None:
+    """Slices of one packed buffer: told exactly, by addresses, wherever the memory is."""
+    first = View(1 << 45, (1 << 20, 4), (12, 1), "f16", 0, True, None)
+    assert not first.overlaps(replace(first, address=first.address + 8))
+    assert not first.overlaps(replace(first, address=first.address + 16))
+    assert first.overlaps(replace(first, address=first.address + 6))
+    assert first.overlaps(replace(first, address=first.address + 18))
+
+
+def test_what_takes_too_long_to_tell_is_an_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = (3486, 1799, 26102, 22851, 25298)
+    first = View(1 << 45, (7,) * 5, steps, "f16", 0, True, None)
+    second = replace(first, address=first.address + 53814)
+    assert not first.overlaps(second)
+    monkeypatch.setattr(arrays, "OVERLAP_WORK", 1)
+    assert first.overlaps(second)
+
+
+@pytest.mark.parametrize(
+    ("array", "rows"),
+    [
+        (np.zeros((3, 4)), True),
+        (np.zeros((3, 4)).T, False),
+        (np.zeros((3, 8))[:, ::2], False),
+        (np.zeros((3, 8))[:, ::8], True),  # one column: its stride is never taken
+        (np.zeros((3, 4))[::-1], False),
+        (np.zeros((1, 4))[::-1], True),
+        (np.broadcast_to(np.zeros(4), (3, 4)), True),
+        (np.zeros((2, 3, 4)).swapaxes(0, 1)[:, :, 1:], True),
+        (np.zeros((0, 4))[:, ::-2], True),
+        (np.zeros(()), True),
+        (np.zeros(3)[::-1], False),
+    ],
+)
+def test_rows(array: Any, rows: bool) -> None:
+    assert view(array, "x").has_rows is rows
