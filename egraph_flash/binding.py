@@ -79,7 +79,7 @@ def _check_names(record: Record, given: Mapping[str, Any]) -> None:
     wanted = [spec.name for spec in record.inputs]
     listed = ", ".join(wanted) or "no inputs"
     if record.lengths:
-        listed += f", and numbers for lengths that no shape tells of {', '.join(record.lengths)}"
+        listed += f", and {', '.join(record.lengths)} as numbers where no shape tells them"
     missing = [name for name in wanted if name not in given]
     extra = [name for name in given if name not in wanted and name not in record.lengths]
     if missing:
