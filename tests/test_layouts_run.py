@@ -18,6 +18,7 @@ from egraph_flash.pipeline import compiled
 from egraph_flash.record import Record, from_json, to_json
 from egraph_flash.request import Request
 from egraph_flash.runtime import DeviceArray
+from tests.support.fake_cuda import CudaTensor, FakeDriver
 from tests.support.layouts import (
     LAYOUTS,
     DeviceView,
@@ -239,6 +240,41 @@ def test_arrays_without_contiguous_rows_are_copied() -> None:
     with pytest.warns(CopyWarning, match=r"input '[qkv]' has strides .*; copied"):
         result = kernel().run(backend="sim", **turned)
     np.testing.assert_array_equal(result, wanted())
+
+
+# ---- what a GPU gets -----------------------------------------------------------------------------
+
+
+def test_launches_on_a_gpu_have_addresses_and_strides(fake_gpu: FakeDriver) -> None:
+    """Of the views themselves; the new output has the first input's order."""
+    fake_gpu._cuLaunchKernel = lambda *_: None  # type: ignore[method-assign]
+    laid = {"q": bshd, "k": packed, "v": dense}
+    views = {name: lay(SHAPE, values()[name]).view for name, lay in laid.items()}
+    result = kernel()(**{name: CudaTensor(view) for name, view in views.items()})
+    assert isinstance(result, DeviceArray)
+    assert (result.shape, result.strides) == (SHAPE, (640, 16, 32, 1))
+    ((*_, (given, _), _),) = fake_gpu.called("cuLaunchKernel")
+    addresses = [each.ctypes.data for each in views.values()]
+    plain = [each for each in given if isinstance(each, int)]
+    assert {addresses[0], result.address} <= set(plain)
+    assert set(views["q"].strides[:3]) <= set(plain)
+    encoded = fake_gpu.called("cuTensorMapEncodeTiled")
+    maps = {tensor: strides for _, tensor, _, strides, *_ in encoded}
+    assert maps[addresses[1]] == [*reversed(views["k"].strides[:3])]
+    assert maps[addresses[2]] == [*reversed(views["v"].strides[:3])]
+
+
+def test_unaligned_arrays_on_a_gpu_have_no_maps(fake_gpu: FakeDriver) -> None:
+    fake_gpu._cuLaunchKernel = lambda *_: None  # type: ignore[method-assign]
+    views = {name: sliced(1, 6)(SHAPE, values()[name]).view for name in "qkv"}
+    out = poison(*SHAPE)
+    given = {name: CudaTensor(view) for name, view in views.items()}
+    target = CudaTensor(out)
+    assert kernel()(**given, out=target) is target
+    ((*_, (arguments, _), _),) = fake_gpu.called("cuLaunchKernel")
+    assert {view.ctypes.data for view in (*views.values(), out)} <= set(arguments)
+    assert not fake_gpu.called("cuTensorMapEncodeTiled")
+    assert not fake_gpu.called("cuMemAllocAsync")
 
 
 # ---- on a GPU ------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from egraph_flash import Axis, Tensor
 from egraph_flash.dtypes import Dtype, bf16, f16, f32
-from egraph_flash.open_plan import OpenBuffer, OpenLaunch, OpenPlan, Tiles
+from egraph_flash.open_plan import Length, OpenBuffer, OpenLaunch, OpenPlan, Tiles
 from egraph_flash.plan import Pointer, Role, Scalar, dense_strides
 from egraph_flash.record import Cost, Derivation, Record, Schedule, Spec, Step
 from egraph_flash.request import request_for
@@ -118,6 +118,20 @@ def record(
         asked=asked(rows, columns, dtype, stages),
         pins={},
     )
+
+
+def open_record(hint: int = 3) -> Record:
+    """y = 2 x over [rows], where a call says how many."""
+    closed = record(hint, 1)
+    (launch,) = closed.plan.launches
+    source, result, _ = launch.arguments
+    arguments = (source, result, Length("rows"))
+    launch = replace(launch, tiles=Tiles((("rows", 32),)), arguments=arguments)
+    buffers = tuple(replace(each, shape=("rows",), strides=(1,)) for each in closed.plan.buffers)
+    plan = replace(closed.plan, launches=(launch,), buffers=buffers, hints={"rows": hint})
+    spec = replace(closed.inputs[0], shape=(hint,), axes=("m",), lengths=("rows",))
+    outputs = (replace(spec, name="y"),)
+    return replace(closed, inputs=(spec,), outputs=outputs, plan=plan)
 
 
 def asked(rows: int, columns: int, dtype: Dtype, stages: int) -> str:
