@@ -66,10 +66,11 @@ def bind(record: Record, given: Mapping[str, Any], out: Any) -> Bound:
     shapes = {name: held.shape for name, held in (inputs | written).items()}
     lengths = lengths_of(record, shapes, numbers)
     _check_overlaps(record.name, found, len(inputs))
-    strides, shifts = _places(record, buffers, inputs, outputs, lengths)
+    shapes |= {spec.name: spec.at(lengths).shape for spec in record.outputs}
+    strides, shifts = _places(buffers, inputs, written, shapes)
     alignments = {
         name: alignment_class(shape, strides[name], shifts[name], buffers[name].dtype.size_bytes)
-        for name, shape in _shapes(record, lengths).items()
+        for name, shape in shapes.items()
         if not buffers[name].takes(shape, strides[name], shifts[name])
     }
     return Bound(inputs, outputs, device, lengths, strides, shifts, alignments)
@@ -86,10 +87,6 @@ def _check_names(record: Record, given: Mapping[str, Any]) -> None:
         raise InputError(f"{record.name}: missing input {', '.join(missing)}; wants {listed}")
     if extra:
         raise InputError(f"{record.name}: got no use for input {', '.join(extra)}; wants {listed}")
-
-
-def _shapes(record: Record, lengths: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-    return {spec.name: spec.at(lengths).shape for spec in (*record.inputs, *record.outputs)}
 
 
 # ---- arrays --------------------------------------------------------------------------------------
@@ -184,28 +181,26 @@ def _output(kernel: str, spec: Spec, buffer: OpenBuffer, array: Any) -> View:
 
 
 def _places(
-    record: Record,
     buffers: Mapping[str, OpenBuffer],
     inputs: Mapping[str, View],
-    outputs: Sequence[View | None],
-    lengths: Mapping[str, int],
+    written: Mapping[str, View],
+    shapes: Mapping[str, tuple[int, ...]],
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
     """Strides in elements, and addresses modulo 16, of inputs and outputs as the kernel sees them.
 
     On the host an output without contiguous rows is computed without gaps first.
     """
-    strides = {name: settled(held.shape, held.strides) for name, held in inputs.items()}
-    shifts = {name: held.address % ALIGNMENT_BYTES for name, held in inputs.items()}
-    shapes = _shapes(record, lengths)
+    strides: dict[str, tuple[int, ...]] = {}
+    shifts: dict[str, int] = {}
     first = next(iter(inputs.values()), None)
-    for spec, held in zip(record.outputs, outputs, strict=True):
-        name = spec.name
-        if held is not None and _misfit(held, buffers[name]) is None:
+    for name, shape in shapes.items():
+        held = inputs.get(name) or written.get(name)
+        if held is not None and (name in inputs or _misfit(held, buffers[name]) is None):
             strides[name] = settled(held.shape, held.strides)
             shifts[name] = held.address % ALIGNMENT_BYTES
         else:
-            like = first if held is None else None
-            strides[name], shifts[name] = _fresh(shapes[name], like), 0
+            strides[name] = _fresh(shape, first if held is None else None)
+            shifts[name] = 0
     return strides, shifts
 
 
@@ -214,7 +209,7 @@ def _fresh(shape: tuple[int, ...], like: View | None) -> tuple[int, ...]:
     if like is not None and len(like.shape) == len(shape):
         order = memory_order(like.shape, like.strides)
         if order is not None and order[-1:] == (len(shape) - 1,):
-            return settled(shape, strides_in_order(shape, order))
+            return strides_in_order(shape, order)
     return dense_strides(shape)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import textwrap
@@ -166,7 +167,7 @@ class Record:
     pins: Mapping[str, str]
     contractions: tuple[tuple[Extent, ...], ...] = ()
 
-    @property
+    @functools.cached_property
     def lengths(self) -> dict[str, int]:
         """The lengths that a call gives, by name, with typical numbers."""
         named = [

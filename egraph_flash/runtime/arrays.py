@@ -39,16 +39,6 @@ class View:
     keep: Any = field(default=None, repr=False, compare=False)
 
     @property
-    def is_dense(self) -> bool:
-        """Whether the elements lie row-major without gaps."""
-        expected = 1
-        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
-            if extent != 1 and stride != expected and 0 not in self.shape:
-                return False
-            expected *= extent
-        return True
-
-    @property
     def has_rows(self) -> bool:
         """Whether the last dimension is contiguous, and none runs backwards."""
         pairs = list(zip(self.shape, self.strides, strict=True))

@@ -39,25 +39,7 @@ def test_numpy_is_seen_in_place() -> None:
     assert seen.address == array.ctypes.data
     assert (seen.shape, seen.strides, seen.device) == ((2, 3, 4), (12, 4, 1), None)
     assert seen.host is array
-    assert seen.is_dense
     assert seen.library == "numpy"
-
-
-@pytest.mark.parametrize(
-    ("array", "dense"),
-    [
-        (np.zeros((3, 4)), True),
-        (np.zeros((3, 4)).T, False),
-        (np.zeros((3, 8))[:, ::2], False),
-        (np.zeros((3, 4))[::-1], False),
-        (np.broadcast_to(np.zeros(4), (3, 4)), False),
-        (np.zeros((6, 4))[::6], True),  # one row: its stride is never taken
-        (np.zeros((0, 4))[:, ::2], True),
-        (np.zeros(()), True),
-    ],
-)
-def test_dense(array: Any, dense: bool) -> None:
-    assert view(array, "x").is_dense is dense
 
 
 def test_strides_within_an_element_are_refused() -> None:
@@ -70,7 +52,7 @@ def test_dlpack_on_the_host_is_seen_in_place() -> None:
     array = np.arange(12, dtype=np.float16).reshape(3, 4)
     seen = view(HostTensor(array[:, 1:]), "x")
     assert (seen.address, seen.shape, seen.strides) == (array.ctypes.data + 2, (3, 3), (4, 1))
-    assert (seen.dtype, seen.device, seen.is_dense) == ("f16", None, False)
+    assert (seen.dtype, seen.device) == ("f16", None)
     assert seen.host is not None
     np.testing.assert_array_equal(seen.host, array[:, 1:])
     seen.host[0, 0] = 7.0
@@ -79,7 +61,6 @@ def test_dlpack_on_the_host_is_seen_in_place() -> None:
 
 def test_dlpack_without_elements() -> None:
     seen = view(HostTensor(np.zeros((0, 4), np.float32)), "x")
-    assert seen.is_dense
     assert seen.host is not None
     assert seen.host.shape == (0, 4)
 
@@ -116,7 +97,6 @@ def test_cuda_array_interface(fake_gpu: Any) -> None:
     seen = view(SimpleNamespace(__cuda_array_interface__=interface), "x")
     assert (seen.address, seen.strides, seen.dtype, seen.device) == (4096, (8, 1), "f16", 0)
     assert not seen.writable
-    assert not seen.is_dense
 
 
 def test_what_is_no_array_is_refused() -> None:
