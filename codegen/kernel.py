@@ -68,7 +68,9 @@ def generate(stages: Sequence[Scheduled], inputs: Sequence[Any], target: str) ->
             for made in each.stage.targets
         ),
     )
-    plan = OpenPlan(emit(module), target, tuple(map(_launch, lowered)), buffers, _hints(stages))
+    plan = OpenPlan(
+        emit(module), target, tuple(map(_launch, lowered)), buffers, _hints(stages, inputs)
+    )
     return Generated(plan, tuple(programs))
 
 
@@ -98,12 +100,13 @@ def _buffer(array: Any, role: Role) -> OpenBuffer:
     return OpenBuffer(name, shape, DTYPES[dtype], role, strides_of(array), alignment_of(array))
 
 
-def _hints(stages: Sequence[Scheduled]) -> dict[str, int]:
+def _hints(stages: Sequence[Scheduled], inputs: Sequence[Any]) -> dict[str, int]:
     """Typical lengths, by the name of the extent that a call gives."""
     targets = [target for stage in stages for target in stage.stage.targets]
     nodes = subterms(
         *(axis for target in targets for axis in target.axes), *(t.expr for t in targets)
     )
     extents = [node.args[1] for node in nodes if node.head == "Ax"]
-    extents += [extent for node in nodes if node.head == "Array" for extent in node.args[2]]
+    arrays = [*(node for node in nodes if node.head == "Array"), *inputs]
+    extents += [extent for array in arrays for extent in array.args[2]]
     return {extent.args[0]: extent.args[1] for extent in extents if extent.head == "Symbol"}

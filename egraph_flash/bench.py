@@ -15,7 +15,9 @@ from . import checking, peers, runtime
 from .dtypes import Array
 from .errors import DeviceError, InputError
 from .kernel import Kernel
+from .lengths import NONE, lengths_of
 from .loading import Loaded
+from .plan import dense_strides
 from .runtime import driver, launch, timing
 
 REPLAY_US = 2000.0  # how long one replay should take, so that launching it does not count
@@ -61,11 +63,18 @@ class OwnReplay:
     """One of our kernels, its arrays on the GPU, captured as a CUDA graph of `repeats` calls."""
 
     def __init__(
-        self, kernel: Kernel, inputs: Mapping[str, runtime.DeviceArray], device: int
+        self,
+        kernel: Kernel,
+        inputs: Mapping[str, runtime.DeviceArray],
+        device: int,
+        lengths: Mapping[str, int] = NONE,
     ) -> None:
-        self._kernel, self._device = kernel, device
+        self._kernel, self._device = kernel.specialized(**inputs, **lengths), device
         self._held = dict(inputs)
-        for buffer in kernel.plan.buffers:
+        specs = (spec.at(lengths) for spec in (*kernel.inputs, *kernel.outputs))
+        strides = {spec.name: dense_strides(spec.shape) for spec in specs}
+        self._plan = self._kernel.record.plan.at(lengths, strides)
+        for buffer in self._plan.buffers:
             if buffer.role != "input":
                 held = runtime.DeviceArray(buffer.shape, buffer.dtype, device)
                 self._held[buffer.name] = held
@@ -76,8 +85,7 @@ class OwnReplay:
         self._graph = timing.Graph(self._launch, self.repeats)
 
     def _launch(self, stream: int) -> None:
-        plan = self._kernel.plan
-        launches = [step for step in plan.launches if 0 not in step.grid]
+        launches = [step for step in self._plan.launches if 0 not in step.grid]
         addresses = {name: array.address for name, array in self._held.items()}
         launch.launch_all(self._kernel.cubin, launches, addresses, self._device, stream)
 
@@ -86,8 +94,7 @@ class OwnReplay:
 
     def output(self) -> tuple[Array, ...]:
         """What the last call computed, in host memory."""
-        specs = self._kernel.outputs
-        return tuple(self._held[spec.name].numpy().reshape(spec.shape) for spec in specs)
+        return tuple(self._held[buffer.name].numpy() for buffer in self._plan.having("output"))
 
 
 def digest(outputs: Sequence[Array]) -> str:
@@ -114,11 +121,14 @@ def bench(
     *,
     rounds: int = 30,
     seed: int | None = None,
+    lengths: Mapping[str, int] = NONE,
     progress: Progress = lambda step: None,
 ) -> Table:
     """Time kernels by label, and peers, with interleaved replays of CUDA graphs; check each output.
 
-    Raises DeviceError where no GPU fits, InputError for peers that the file does not state.
+    `lengths` are those that the expression leaves open; its hints stand for the others.
+    Raises DeviceError where no GPU fits, InputError for peers that the file does not state and
+    for lengths that its inputs contradict.
     """
     first = next(iter(kernels.values()))
     device = runtime.device.fitting(first.target)
@@ -131,18 +141,25 @@ def bench(
     seed = secrets.randbits(32) if seed is None else seed
     rng = np.random.default_rng(seed)
     make = loaded.beside("INPUTS")
-    arrays = make(rng) if make else checking.random_inputs(first.inputs, rng)
+    typical = first.record.lengths
+    wanted = [spec.at({**typical, **lengths}) for spec in first.inputs]
+    arrays = make(rng) if make else checking.random_inputs(wanted, rng)
+    shapes = {name: np.shape(array) for name, array in arrays.items()}
+    sizes = lengths_of(first.record, shapes, lengths, typical)
     with driver.on(device.ordinal):
-        replays = _prepare(kernels, peer_names, peer, arrays, device.ordinal, progress)
+        replays = _prepare(kernels, peer_names, peer, arrays, sizes, device.ordinal, progress)
         progress(f"timing {rounds} rounds")
         times_us = timing.interleave(replays, rounds)
         results = {label: replay.output() for label, replay in replays.items()}
     progress("checking against float64")
-    at = checking.sample(first.inputs, first.outputs, rng)
-    expected = checking.oracle(loaded.expression, arrays, at)
+    inputs, outputs = (
+        [spec.at(sizes) for spec in specs] for specs in (first.inputs, first.outputs)
+    )
+    at = checking.sample(inputs, outputs, rng)
+    expected = checking.oracle(loaded.expression, arrays, at, sizes)
     checked = sum(value.size for value in expected)
     errors = {
-        label: checking.errors(first.outputs[: len(found)], expected[: len(found)], found, at)
+        label: checking.errors(outputs[: len(found)], expected[: len(found)], found, at)
         for label, found in results.items()
     }
     per_call = {
@@ -151,7 +168,7 @@ def bench(
     }
     digests = {label: digest(found) for label, found in results.items()}
     reference = next(iter(peer_names), None)
-    rows = _rows(per_call, errors, digests, first.record.flop, reference)
+    rows = _rows(per_call, errors, digests, first.record.flop_at(sizes), reference)
     return Table(loaded.name, str(device), seed, rounds, checked, rows)
 
 
@@ -160,6 +177,7 @@ def _prepare(
     peer_names: Sequence[str],
     peer: Any,
     arrays: Mapping[str, Array],
+    lengths: Mapping[str, int],
     device: int,
     progress: Progress,
 ) -> dict[str, OwnReplay | peers.TorchReplay]:
@@ -171,7 +189,7 @@ def _prepare(
     }
     for label, kernel in kernels.items():
         progress(f"preparing {label}")
-        replays[label] = OwnReplay(kernel, held, device)
+        replays[label] = OwnReplay(kernel, held, device, lengths)
     tensors = peers.tensors(specs, arrays, device) if peer_names else {}
     for name in peer_names:
         progress(f"preparing {name}")

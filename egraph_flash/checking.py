@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .dtypes import DTYPES, Array, bf16, decode_bf16
+from .lengths import NONE, lengths_of
 from .record import Spec
 
 if TYPE_CHECKING:
@@ -66,12 +67,15 @@ def _smallest(sizes: Mapping[str, int], free: Mapping[str, int]) -> int:
 
 
 def oracle(
-    expression: Any, arrays: Mapping[str, Array], at: Mapping[str, list[int]]
+    expression: Any,
+    arrays: Mapping[str, Array],
+    at: Mapping[str, list[int]],
+    lengths: Mapping[str, int] = NONE,
 ) -> tuple[Array, ...]:
-    """The outputs in float64, at the sampled indices."""
+    """The outputs in float64, at the sampled indices; `lengths` that no shape tells among them."""
     from .evaluation import evaluate
 
-    values = evaluate(expression, dict(arrays), at=dict(at) or None)
+    values = evaluate(expression, dict(arrays), at=dict(at) or None, lengths=lengths)
     return values if isinstance(values, tuple) else (values,)
 
 
@@ -90,19 +94,27 @@ def errors(
 
 
 def compare(
-    loaded: Loaded, kernel: Kernel, arrays: Mapping[str, Array], result: Any
+    loaded: Loaded,
+    kernel: Kernel,
+    arrays: Mapping[str, Array],
+    result: Any,
+    given: Mapping[str, int] = NONE,
 ) -> list[tuple[str, Error]]:
     """Errors of what a kernel returned, and of the file's `PLAIN` computation where it has one.
 
-    Each comes with who computed it.
+    Each comes with who computed it. `given` are the lengths that the call was given as numbers.
     """
-    at = sample(kernel.inputs, kernel.outputs, np.random.default_rng(0))
-    expected = oracle(loaded.expression, arrays, at)
-    found = [(kernel.name, error) for error in errors(kernel.outputs, expected, result, at)]
+    lengths = lengths_of(kernel.record, {name: np.shape(a) for name, a in arrays.items()}, given)
+    inputs, outputs = (
+        [spec.at(lengths) for spec in specs] for specs in (kernel.inputs, kernel.outputs)
+    )
+    at = sample(inputs, outputs, np.random.default_rng(0))
+    expected = oracle(loaded.expression, arrays, at, lengths)
+    found = [(kernel.name, error) for error in errors(outputs, expected, result, at)]
     plain = loaded.beside("PLAIN")
     if plain is not None:
         who = f"plain {plain_dtype(kernel.inputs)}"
-        others = errors(kernel.outputs, expected, plain(**arrays), at)
+        others = errors(outputs, expected, plain(**arrays), at)
         found += [(who, error) for error in others]
     return found
 

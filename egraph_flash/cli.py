@@ -21,7 +21,7 @@ from .debug import VARIABLE
 from .errors import EgraphFlashError
 from .kernel import Kernel
 from .ladder_cli import ladder
-from .loading import Loaded, LoadError, load, parse_pins, parse_row, read_arrays
+from .loading import Loaded, LoadError, load, parse_lengths, parse_pins, parse_row, read_arrays
 from .peers import parse_peers
 
 app = typer.Typer(
@@ -60,6 +60,10 @@ Pins = Annotated[
     list[str] | None,
     typer.Option("--pin", metavar="KNOB=VALUE", help="Force a choice; repeatable."),
 ]
+Lengths = Annotated[
+    list[str] | None,
+    typer.Option("--length", metavar="NAME=N", help="A length that is left open; repeatable."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -93,6 +97,7 @@ def run(
     inputs: Annotated[Path, typer.Option(help="The arrays, an .npz file with one for each input.")],
     target: Target = None,
     pin: Pins = None,
+    length: Lengths = None,
     backend: Annotated[
         Backend | None, typer.Option(help="By default the GPU if one fits, else the simulator.")
     ] = None,
@@ -104,13 +109,16 @@ def run(
 ) -> None:
     """Run a kernel on arrays from a file, and compare it with float64."""
     loaded = load(spec)
-    arrays = read_arrays(inputs)
+    arrays, lengths = read_arrays(inputs), parse_lengths(length or [])
+    for name in lengths:
+        if name in arrays:
+            raise LoadError(f"length: {name} is an array in {inputs}, and given as a number")
     kernel = _compile(loaded, target, parse_pins(pin or []))
     with printing.plain_warnings(), printing.progress() as step:
         step("running")
-        result = kernel.run(backend=backend.value if backend else None, **arrays)
+        result = kernel.run(backend=backend.value if backend else None, **arrays, **lengths)
         step("checking against float64")
-        found = compare(loaded, kernel, arrays, result)
+        found = compare(loaded, kernel, arrays, result, lengths)
     named = _by_name(kernel, result)
     if output is not None:
         np.savez(output, **named)
@@ -142,6 +150,7 @@ def bench(
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds.")] = 30,
     seed: Annotated[int | None, typer.Option(help="Seed of the inputs; fresh by default.")] = None,
+    length: Lengths = None,
     as_json: Json = False,
 ) -> None:
     """Time kernels and their peers in one run on this GPU, each output checked."""
@@ -154,8 +163,11 @@ def bench(
     if twice:
         raise LoadError(f"bench: got {', '.join(sorted(twice))} twice, wants a label for each row")
     kernels = {label: _compile(loaded, target, shared | pins) for label, pins in rows}
+    lengths = parse_lengths(length or [])
     with printing.progress() as step:
-        found = measure(loaded, kernels, names, rounds=rounds, seed=seed, progress=step)
+        found = measure(
+            loaded, kernels, names, rounds=rounds, seed=seed, lengths=lengths, progress=step
+        )
     if as_json:
         print(json.dumps(found.to_dict()))
     else:

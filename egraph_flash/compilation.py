@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from . import debug
-from .axes import Axis, size_of
+from .axes import Axis, extent_of, size_of
 from .codegen.kernel import generate
 from .derivation import derive
 from .dtypes import DTYPES
@@ -17,6 +16,7 @@ from .extraction import bracket, extract
 from .knobs import Place, spell
 from .machines import machine
 from .notation import text
+from .open_plan import Extent
 from .record import Cost, Record, Schedule, Spec
 from .request import Request, Root
 from .scheduling import Scheduled, schedule
@@ -38,7 +38,7 @@ def compile_request(request: Request, timings: dict[str, float]) -> Record:
     ]
     taken = [str(array.args[0]) for array in request.inputs]
     with _timed(timings, "schedule"):
-        stages = split(roots, taken)
+        stages = split(roots, taken, request.layouts)
         place = _place(request, found.roots)
         planned = schedule(stages, chip, request.pins, place)
     with _timed(timings, "lowering"):
@@ -62,7 +62,9 @@ def compile_request(request: Request, timings: dict[str, float]) -> Record:
         plan=made.plan,
         inputs=tuple(_input(array, request) for array in request.inputs),
         outputs=tuple(_output(root) for root in request.outputs),
-        flop=_flop(stages) or None,
+        asked=request.text,
+        pins=dict(request.pins),
+        contractions=_contractions(stages),
     )
 
 
@@ -121,11 +123,12 @@ def _spec(name: str, extents: Sequence[Any], dtype: str, axes: Sequence[str]) ->
     return Spec(name, tuple(map(size_of, extents)), DTYPES[dtype], tuple(axes), given)
 
 
-def _flop(stages: tuple[Stage, ...]) -> float:
-    """Multiplications and additions of the contractions, as their terms ask for."""
-    total = 0.0
-    for stage in stages:
-        for found in shape_of(stage).contractions:
-            axes = dict.fromkeys((*found.left.axes, *found.right.axes))
-            total += 2.0 * math.prod(axis.size for axis in axes)
-    return total
+def _contractions(stages: tuple[Stage, ...]) -> tuple[tuple[Extent, ...], ...]:
+    """The extents of the axes of each contraction, as the terms ask for it."""
+    return tuple(
+        tuple(
+            extent_of(axis.extent) for axis in dict.fromkeys((*found.left.axes, *found.right.axes))
+        )
+        for stage in stages
+        for found in shape_of(stage).contractions
+    )

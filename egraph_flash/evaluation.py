@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from .monoids import MONOIDS
 from .operators import OPERATORS
 from .terms import Chan, Extent, State, Term, make, subterms, variable
 
+NO_LENGTHS: Mapping[str, int] = MappingProxyType({})
+
 
 @dataclass(frozen=True)
 class Value:
@@ -29,13 +32,17 @@ class Value:
 
 
 def evaluate(
-    expr: Any, arrays: Mapping[str, Array], at: Mapping[str, Sequence[int]] | None = None
+    expr: Any,
+    arrays: Mapping[str, Array],
+    at: Mapping[str, Sequence[int]] | None = None,
+    lengths: Mapping[str, int] | None = None,
 ) -> Any:
     """The float64 value of an expression, with one dimension for each of its axes, in their order.
 
     `arrays` holds one array for each tensor, by name: floats are taken as real numbers, and bf16
     tensors may be given as their bit patterns (uint16). `at` restricts axes of the result, by
-    name, to the given indices. A tuple of expressions gives a tuple of arrays.
+    name, to the given indices; `lengths` gives those that no array's shape tells, else their
+    hints stand. A tuple of expressions gives a tuple of arrays.
 
     Raises InputError for a missing array or a shape that disagrees with the tensor's axes.
 
@@ -45,10 +52,10 @@ def evaluate(
     7.0
     """
     if isinstance(expr, tuple):
-        return tuple(evaluate(item, arrays, at) for item in expr)
+        return tuple(evaluate(item, arrays, at, lengths) for item in expr)
     axes = expr.axes
     term: Expr = expr.expr
-    value = Evaluator(term, arrays, at or {}).value(term)
+    value = Evaluator(term, arrays, at or {}, lengths or {}).value(term)
     wanted = tuple(axis for axis in axes if axis in value.axes)
     return _spread(value.array, value.axes, wanted)
 
@@ -57,10 +64,14 @@ class Evaluator:
     """Evaluates the subterms of one term once each; also gives the states of its folds."""
 
     def __init__(
-        self, root: Term, arrays: Mapping[str, Array], at: Mapping[str, Sequence[int]]
+        self,
+        root: Term,
+        arrays: Mapping[str, Array],
+        at: Mapping[str, Sequence[int]],
+        lengths: Mapping[str, int] = NO_LENGTHS,
     ) -> None:
         self.arrays = dict(arrays)
-        self.extents = _bind_extents(root, arrays)
+        self.extents = _bind_extents(root, arrays, lengths)
         self.at = {name: np.asarray(indices) for name, indices in at.items()}
         self.values: dict[Term, Value] = {}
         self.states: dict[Term, dict[Chan, Value]] = {}
@@ -271,10 +282,17 @@ def _real(stored: Array, dtype: str) -> Array:
     return np.asarray(stored, dtype=np.float64)
 
 
-def _bind_extents(root: Term, arrays: Mapping[str, Array]) -> dict[Extent, int]:
-    """The sizes of symbolic extents, read off the arrays' shapes."""
-    bound: dict[Extent, int] = {}
-    for node in subterms(root):
+def _bind_extents(
+    root: Term, arrays: Mapping[str, Array], lengths: Mapping[str, int]
+) -> dict[Extent, int]:
+    """The sizes of symbolic extents, as given and read off the arrays' shapes."""
+    nodes = subterms(root)
+    bound: dict[Any, int] = {
+        node: lengths[node.args[0]]
+        for node in nodes
+        if node.head == "Symbol" and node.args[0] in lengths
+    }
+    for node in nodes:
         if node.head != "Array":
             continue
         name, _, extents, *_ = node.args

@@ -7,8 +7,6 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from . import debug, runtime
 from .binding import Bound
 from .dtypes import Array
@@ -90,29 +88,29 @@ def unpredicted(ptx: str) -> tuple[str, ...]:
     return tuple(row.mnemonic for row in ROWS.values() if not row.exact and row.mnemonic in used)
 
 
-def simulate(record: Record, bound: Bound) -> tuple[Any, Counters]:
+def simulate(record: Record, plan: Plan, bound: Bound) -> tuple[Any, Counters]:
     """Run in the simulator; the outputs, and what it counted."""
     from .simulator import run
 
-    held = _host_buffers(record, bound)
+    held = _host_buffers(plan, bound)
     started = time.perf_counter()
     outputs = [spec.name for spec in record.outputs]
     counters = run(
-        bound.plan.ptx,
-        _launches(bound.plan),
+        plan.ptx,
+        _launches(plan),
         held,
         target=record.target,
-        uninitialised=[*outputs, *(buffer.name for buffer in bound.plan.having("workspace"))],
+        uninitialised=[*outputs, *(buffer.name for buffer in plan.having("workspace"))],
         complete=outputs,
         trace=debug.say if debug.level() >= debug.TRACE else None,
     )
     debug.show(
-        1, lambda: _line(record, bound.plan, f"simulated in {time.perf_counter() - started:.2f} s")
+        1, lambda: _line(record, plan, f"simulated in {time.perf_counter() - started:.2f} s")
     )
     return _hand_back(record, bound, held), counters
 
 
-def run_on_gpu(record: Record, bound: Bound, assembly: Assembly, stream: Any) -> Any:
+def run_on_gpu(record: Record, plan: Plan, bound: Bound, assembly: Assembly, stream: Any) -> Any:
     """Run on a GPU; host arrays are copied there and back, arrays on it are used where they lie."""
     options: dict[str, Any] = {
         "target": record.target,
@@ -121,18 +119,16 @@ def run_on_gpu(record: Record, bound: Bound, assembly: Assembly, stream: Any) ->
         "timed": debug.level() >= 1,
     }
     if bound.device is None:
-        buffers: dict[str, Any] = dict(_host_buffers(record, bound))
+        buffers: dict[str, Any] = dict(_host_buffers(plan, bound))
         outputs = tuple(spec.name for spec in record.outputs)
         options |= {"stream": stream, "outputs": outputs}
-        elapsed_us = runtime.run(bound.plan.ptx, _launches(bound.plan), buffers, **options)
+        elapsed_us = runtime.run(plan.ptx, _launches(plan), buffers, **options)
         result = _hand_back(record, bound, buffers)
     else:
         handle = streams.choose(stream, bound.inputs.values())
-        buffers, result = _device_buffers(record, bound, handle, chosen=stream is not None)
-        elapsed_us = runtime.run(
-            bound.plan.ptx, _launches(bound.plan), buffers, stream=handle, **options
-        )
-    debug.show(1, lambda: _line(record, bound.plan, f"measured {elapsed_us:,.1f} µs", assembly))
+        buffers, result = _device_buffers(record, plan, bound, handle, chosen=stream is not None)
+        elapsed_us = runtime.run(plan.ptx, _launches(plan), buffers, stream=handle, **options)
+    debug.show(1, lambda: _line(record, plan, f"measured {elapsed_us:,.1f} µs", assembly))
     return result
 
 
@@ -140,18 +136,19 @@ def _launches(plan: Plan) -> Sequence[Launch]:
     return [launch for launch in plan.launches if 0 not in launch.grid]
 
 
-def _host_buffers(record: Record, bound: Bound) -> dict[str, Array]:
+def _host_buffers(plan: Plan, bound: Bound) -> dict[str, Array]:
     """All buffers as numpy; what is to be written starts as NaN, so that a gap would show."""
     held: dict[str, Array] = {}
-    for buffer in bound.plan.buffers:
+    for buffer in plan.buffers:
         if buffer.role == "input":
             host = bound.inputs[buffer.name].host
             assert host is not None
             held[buffer.name] = host
         else:
-            array = np.empty(buffer.shape, buffer.dtype.storage)
-            array.reshape(-1).view(np.uint8).fill(0xFF)
-            held[buffer.name] = array
+            shift_bytes = bound.shifts.get(buffer.name, 0)
+            held[buffer.name] = results.empty_on_host(
+                buffer.shape, buffer.strides, buffer.dtype.storage, shift_bytes
+            )
     return held
 
 
@@ -159,7 +156,7 @@ def _hand_back(record: Record, bound: Bound, held: dict[str, Array]) -> Any:
     """The outputs, in the caller's arrays where given; these are written only now."""
     made = []
     for spec, given in zip(record.outputs, bound.outputs, strict=True):
-        result = held[spec.name].reshape(spec.shape)
+        result = held[spec.name]
         if given is None:
             made.append(results.from_host(bound.first, result, spec.dtype))
         else:
@@ -170,25 +167,25 @@ def _hand_back(record: Record, bound: Bound, held: dict[str, Array]) -> Any:
 
 
 def _device_buffers(
-    record: Record, bound: Bound, stream: int, *, chosen: bool
+    record: Record, plan: Plan, bound: Bound, stream: int, *, chosen: bool
 ) -> tuple[dict[str, Any], Any]:
     """All buffers on the inputs' GPU, and what the call returns."""
     assert bound.device is not None
     buffers: dict[str, Any] = dict(bound.inputs)
-    for buffer in bound.plan.having("workspace"):
+    for buffer in plan.having("workspace"):
         held = runtime.DeviceArray(buffer.shape, buffer.dtype, bound.device, stream)
         buffers[buffer.name] = held
     made = []
-    for spec, given in zip(record.outputs, bound.outputs, strict=True):
+    for buffer, given in zip(plan.having("output"), bound.outputs, strict=True):
         if given is None:
             assert bound.first is not None
             array = results.empty_on_device(
-                bound.first, spec.shape, spec.dtype, stream, chosen=chosen
+                bound.first, buffer.shape, buffer.strides, buffer.dtype, stream, chosen=chosen
             )
-            buffers[spec.name] = array
+            buffers[buffer.name] = array
             made.append(array)
         else:
-            buffers[spec.name] = given
+            buffers[buffer.name] = given
             made.append(given.source)
     return buffers, made[0] if len(made) == 1 else tuple(made)
 

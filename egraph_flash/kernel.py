@@ -3,39 +3,42 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from . import cache
 from .errors import ExpressionError
 from .notation import parse
-from .notices import RemarkWarning, SimulationWarning, SpillWarning
+from .notices import RemarkWarning, SimulationWarning, SpillWarning, tell
 from .plan import Plan
 from .record import Cost, Derivation, Record, Schedule, Spec
 
 if TYPE_CHECKING:
+    from .binding import Bound
     from .runtime.assembler import Assembly
     from .simulator import Counters
 
-_RESERVED = ("out", "stream", "backend")
+_OPTIONS = ("out", "stream", "backend")
 
 
 class Kernel:
     """A compiled expression: call it with one array for each input, by name.
 
+    Arrays may lie anywhere, with any strides that are not negative, as long as their last
+    dimension is contiguous: where they do not lie as their tensors say, a kernel of its own is
+    compiled at the first such call, one for each alignment of its rows (`specialized`).
+    Lengths that the expression leaves open are read off the arrays' shapes; one that no shape
+    tells is given as a number, by its name.
+
     Outputs come back as the kind of the first input (numpy, PyTorch, CuPy; else a `DeviceArray`),
-    dense row-major, one array or a tuple of them. `counters` holds what the last simulated call
-    counted, `timings` how long the steps of compiling took, in seconds.
+    one array or a tuple of them, without gaps; those with as many dimensions as the first input
+    have them in its order in memory. `counters` holds what the last simulated call counted,
+    `timings` how long the steps of compiling took, in seconds.
     """
 
     def __init__(self, record: Record) -> None:
-        taken = [spec.name for spec in record.inputs if spec.name in _RESERVED]
-        if taken:
-            raise ExpressionError(
-                f"{record.name}: an input is called {taken[0]!r}, which is an option of the call; "
-                "give the tensor another name"
-            )
+        _check_names(record)
         self.record = record
+        self._variants: dict[tuple[tuple[str, int], ...], Kernel] = {}
         self.counters: Counters | None = None
         self.timings: dict[str, float] = {}
         self._warned = False
@@ -96,7 +99,7 @@ class Kernel:
 
     @property
     def plan(self) -> Plan:
-        """The launches, at typical lengths and for arrays without gaps where a call says them."""
+        """The launches, at typical lengths, for arrays that lie as close as their tensors say."""
         return self.record.plan.typical
 
     @property
@@ -127,14 +130,13 @@ class Kernel:
         made = cache.assembled(self.ptx, self.target)
         spilled = [f"{e.name} {e.spill_bytes} bytes" for e in made.entries if e.spill_bytes]
         if spilled:
-            warnings.warn(
+            tell(
                 f"{self.name}: the assembler spilled registers of {', '.join(spilled)}; "
                 f"a smaller TILE or a higher REGS than in {dict(self.schedule)} avoids it",
                 SpillWarning,
-                stacklevel=3,
             )
         for remark in made.remarks:
-            warnings.warn(f"{self.name}: {made.assembler}: {remark}", RemarkWarning, stacklevel=3)
+            tell(f"{self.name}: {made.assembler}: {remark}", RemarkWarning)
         return made
 
     @property
@@ -160,10 +162,12 @@ class Kernel:
     def __call__(self, /, *, out: Any = None, stream: Any = None, **arrays: Any) -> Any:
         """Compute the outputs, on the GPU if one fits, else in the simulator (with one warning).
 
-        `out` is the array, or tuple of arrays, to write into; `stream` the CUDA stream to run on
-        (an int handle, or a stream of PyTorch, CuPy or cuda.core), by default the current one of
-        the inputs' library. Raises InputError for arrays that do not fit, DeviceError for what the
-        driver reports and for a simulation that would take over a minute.
+        `arrays` are the inputs, and numbers for lengths that no shape tells, by name; `out` is the
+        array, or tuple of arrays, to write into; `stream` the CUDA stream to run on (an int
+        handle, or a stream of PyTorch, CuPy or cuda.core), by default the current one of the
+        inputs' library. Raises InputError for arrays that do not fit, ScheduleError where they
+        lie so that a pin cannot be honoured, DeviceError for what the driver reports and for a
+        simulation that would take over a minute.
         """
         return self._run(None, out, stream, arrays)
 
@@ -173,17 +177,63 @@ class Kernel:
         """Like calling the kernel, with `backend` "gpu" or "sim" forced, and then no warning."""
         return self._run(backend, out, stream, arrays)
 
+    def specialized(self, /, *, out: Any = None, **arrays: Any) -> Kernel:
+        """The kernel that runs a call with these arrays: this one, or one for how they lie.
+
+        Its schedule says how they can be moved: tensor copies want addresses and strides of whole
+        16 bytes. Raises InputError and ScheduleError as a call does.
+        """
+        from .binding import bind
+
+        return self._for(bind(self.record, arrays, out))
+
+    def _for(self, bound: Bound) -> Kernel:
+        if not bound.alignments:
+            return self
+        key = tuple(sorted(bound.alignments.items()))
+        if key not in self._variants:
+            from .specialization import specialized
+
+            what = ", ".join(
+                f"{name} with strides {bound.strides[name]} at {bound.shifts[name]} past 16 bytes"
+                for name in bound.alignments
+            )
+            where = f"{self.name}: arrays that do not lie as its tensors say ({what})"
+            record = specialized(self.record, bound.alignments, where)
+            self._variants[key] = Kernel(record)
+        return self._variants[key]
+
     def _run(self, forced: str | None, out: Any, stream: Any, arrays: dict[str, Any]) -> Any:
         from . import execution  # imported when something runs: a cached kernel is had without
         from .binding import bind
 
         bound = bind(self.record, arrays, out)
-        if execution.choose(self.record, bound, forced) == "gpu":
-            return execution.run_on_gpu(self.record, bound, self.assembly, stream)
+        backend = execution.choose(self.record, bound, forced)
+        variant = self._for(bound)
+        record, plan = variant.record, variant.record.plan.at(bound.lengths, bound.strides)
+        if backend == "gpu":
+            return execution.run_on_gpu(record, plan, bound, variant.assembly, stream)
         if forced is None:
-            notice = execution.simulation_notice(self.record, bound.plan)
+            notice = execution.simulation_notice(record, plan)
             if not self._warned:
-                warnings.warn(notice, SimulationWarning, stacklevel=3)
+                tell(notice, SimulationWarning)
                 self._warned = True
-        result, self.counters = execution.simulate(self.record, bound)
+        result, self.counters = execution.simulate(record, plan, bound)
         return result
+
+
+def _check_names(record: Record) -> None:
+    """Inputs, lengths and options are keywords of one call."""
+    inputs = [spec.name for spec in record.inputs]
+    for name in inputs:
+        if name in _OPTIONS:
+            raise ExpressionError(
+                f"{record.name}: an input is called {name!r}, which is an option of the call; "
+                "give the tensor another name"
+            )
+    for name in record.lengths:
+        if name in _OPTIONS or name in inputs:
+            what = "an input" if name in inputs else "an option of the call"
+            raise ExpressionError(
+                f"{record.name}: a length is called {name!r}, as {what} is; give it another name"
+            )

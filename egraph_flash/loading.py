@@ -116,6 +116,23 @@ def parse_pins(spelled: Sequence[str]) -> dict[str, str]:
     return pins
 
 
+def parse_lengths(spelled: Sequence[str]) -> dict[str, int]:
+    """Lengths from `NAME=number` texts.
+
+    >>> parse_lengths(["seq=100"])
+    {'seq': 100}
+    """
+    lengths: dict[str, int] = {}
+    for text in spelled:
+        name, _, number = text.partition("=")
+        if not name.isidentifier() or not number.isdecimal():
+            raise LoadError(f"length: got {text!r}, wants NAME=number, such as seq=100")
+        if name in lengths:
+            raise LoadError(f"length: got {name} twice, as {lengths[name]} and {number}")
+        lengths[name] = int(number)
+    return lengths
+
+
 def parse_row(spelled: str) -> tuple[str, dict[str, str]]:
     """One row of a benchmark, `label:KNOB=value;KNOB=value`, as its label and pins.
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from pathlib import Path
+
+_PACKAGE = str(Path(__file__).parent)
+
 
 class EgraphFlashWarning(UserWarning):
     """The base of every warning that this package gives."""
@@ -20,4 +26,12 @@ class RemarkWarning(EgraphFlashWarning):
 
 
 class CopyWarning(EgraphFlashWarning):
-    """An array is not dense row-major and was copied before the kernel ran."""
+    """An array has no contiguous rows, and was copied before the kernel ran."""
+
+
+def tell(message: str, category: type[EgraphFlashWarning]) -> None:
+    """Warn at the place outside of this package from which it was called."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .dtypes import Dtype
-from .plan import Buffer, Dim3, Launch, Plan, Pointer, Role, Scalar, dense_strides
+from .plan import Buffer, Dim3, Launch, Plan, Pointer, Role, Scalar
 from .tensor_map import Swizzle, TensorMap
 
 Extent = int | str  # a number, or the name of a length that a call gives
@@ -31,8 +31,34 @@ class OpenBuffer:
 
     def at(self, lengths: Lengths, strides: Mapping[str, tuple[int, ...]]) -> Buffer:
         shape = tuple(number(extent, lengths) for extent in self.shape)
-        steps = strides.get(self.name, dense_strides(shape))
+        steps = strides.get(self.name) or self._tight(shape)
         return Buffer(self.name, shape, self.dtype, self.role, steps)
+
+    def takes(self, shape: Sequence[int], strides: Sequence[int], address: int) -> bool:
+        """Whether an array of a call lies as this buffer says, for its shape at that call."""
+        if 0 in shape:
+            return True
+        size_bytes = self.dtype.size_bytes
+        if address % self.alignment_bytes:
+            return False
+        return all(
+            given == wanted
+            if wanted is not None
+            else given >= 0 and given * size_bytes % self.alignment_bytes == 0
+            for extent, given, wanted in zip(shape, strides, self.strides, strict=True)
+            if extent > 1
+        )
+
+    def _tight(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Its strides, those that a call says as small as rows without overlap permit."""
+        unit = max(self.alignment_bytes // self.dtype.size_bytes, 1)
+        steps: list[int] = []
+        inside = 1
+        for extent, stride in zip(reversed(shape), reversed(self.strides), strict=True):
+            whole = inside if not steps else -(-inside // unit) * unit
+            steps.append(whole if stride is None else stride)
+            inside = steps[-1] * max(extent, 1)
+        return tuple(reversed(steps))
 
 
 @dataclass(frozen=True)
@@ -121,8 +147,8 @@ class OpenPlan:
     def at(self, lengths: Lengths, strides: Mapping[str, tuple[int, ...]]) -> Plan:
         """The plan of one call: its lengths by name, and its arrays' strides in elements.
 
-        Buffers that `strides` does not name are row-major without gaps. Raises ScheduleError for
-        a tensor map that these numbers rule out.
+        Buffers that `strides` does not name lie as close as their own strides permit. Raises
+        ScheduleError for a tensor map that these numbers rule out.
         """
         buffers = tuple(buffer.at(lengths, strides) for buffer in self.buffers)
         known = {buffer.name: buffer for buffer in buffers}

@@ -8,7 +8,8 @@ from typing import Any
 
 from . import cache, debug
 from .kernel import Kernel
-from .request import request_for
+from .record import Record
+from .request import Request, request_for
 
 
 def optimize(
@@ -29,7 +30,17 @@ def optimize(
     started = time.perf_counter()
     timings: dict[str, float] = {}
     chosen = _default_target() if target is None else target
-    request = request_for(expr, chosen, dict(pins or {}), name)
+    record = compiled(request_for(expr, chosen, dict(pins or {}), name), timings)
+    kernel = Kernel(record)
+    kernel.timings.update(timings, total=time.perf_counter() - started)
+    debug.show(debug.EGRAPH, lambda: f"hits per law: {dict(record.derivation.hits)}")
+    debug.show(debug.SCHEDULE, lambda: f"{record.schedule}\n{record.cost}")
+    debug.show(debug.PTX, lambda: record.plan.ptx)
+    return kernel
+
+
+def compiled(request: Request, timings: dict[str, float]) -> Record:
+    """The record from the disk cache, else compiled and kept; `timings` gets seconds by step."""
     entry = cache.kernel_key(request.text, request.target, request.pins)
     record = cache.load_record(entry)
     if record is None:
@@ -37,12 +48,7 @@ def optimize(
 
         record = compile_request(request, timings)
         cache.store_record(entry, record)
-    kernel = Kernel(record)
-    kernel.timings.update(timings, total=time.perf_counter() - started)
-    debug.show(debug.EGRAPH, lambda: f"hits per law: {dict(record.derivation.hits)}")
-    debug.show(debug.SCHEDULE, lambda: f"{record.schedule}\n{record.cost}")
-    debug.show(debug.PTX, lambda: record.plan.ptx)
-    return kernel
+    return record
 
 
 def _default_target() -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -11,13 +13,16 @@ from typing import Any
 from .dtypes import DTYPES, Dtype
 from .open_plan import (
     BufferMap,
+    Extent,
     Length,
+    Lengths,
     OpenArgument,
     OpenBuffer,
     OpenLaunch,
     OpenPlan,
     Stride,
     Tiles,
+    number,
 )
 from .plan import Pointer, Scalar
 from .tensor_map import TensorMap
@@ -37,9 +42,26 @@ class Spec:
     axes: tuple[str, ...]
     lengths: tuple[str | None, ...] = ()
 
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        """Numbers, and the names of lengths that a call gives."""
+        if not self.lengths:
+            return self.shape
+        return tuple(name or n for name, n in zip(self.lengths, self.shape, strict=True))
+
+    def at(self, lengths: Lengths) -> Spec:
+        """The same with the lengths of one call."""
+        shape = tuple(number(extent, lengths) for extent in self.extents)
+        return Spec(self.name, shape, self.dtype, self.axes)
+
     def __str__(self) -> str:
-        sizes = ", ".join(f"{axis}={n}" for axis, n in zip(self.axes, self.shape, strict=True))
-        return f"{self.name}: {self.dtype} [{sizes}]"
+        return f"{self.name}: {self.dtype} [{self.sizes}]"
+
+    @property
+    def sizes(self) -> str:
+        """Each axis with its extent, as messages show them."""
+        pairs = zip(self.axes, self.extents, strict=True)
+        return ", ".join(f"{axis}={extent}" for axis, extent in pairs)
 
 
 @dataclass(frozen=True)
@@ -125,8 +147,9 @@ class Cost:
 class Record:
     """One compiled kernel. `term` and `tile` are printed forms; `plan.ptx` is what runs.
 
-    `flop` counts the multiplications and additions that the naive expression's contractions ask
-    for (None: not known); `passes` those over a streamed axis, summed over the plan.
+    `asked` is the request that it was made for (`request.read_request`), under `pins`; from it
+    kernels for arrays of other strides are made. `contractions` has the extents of the axes of
+    each contraction in it. `passes` counts those over a streamed axis, summed over the plan.
     """
 
     name: str
@@ -140,7 +163,28 @@ class Record:
     plan: OpenPlan
     inputs: tuple[Spec, ...]
     outputs: tuple[Spec, ...]
-    flop: float | None = None
+    asked: str
+    pins: Mapping[str, str]
+    contractions: tuple[tuple[Extent, ...], ...] = ()
+
+    @functools.cached_property
+    def lengths(self) -> dict[str, int]:
+        """The lengths that a call gives, by name, with typical numbers."""
+        named = [
+            (extent, n)
+            for spec in (*self.inputs, *self.outputs)
+            for extent, n in zip(spec.extents, spec.shape, strict=True)
+            if isinstance(extent, str)
+        ]
+        return {**dict(named), **self.plan.hints}
+
+    def flop_at(self, lengths: Lengths) -> float | None:
+        """Multiplications and additions of the contractions; None where there are none."""
+        products = (
+            math.prod(float(number(extent, lengths)) for extent in extents)
+            for extents in self.contractions
+        )
+        return 2 * sum(products) or None
 
 
 def to_json(record: Record) -> str:
@@ -165,7 +209,9 @@ def to_json(record: Record) -> str:
             ],
             "inputs": [_fields(spec, "axes", "lengths") for spec in record.inputs],
             "outputs": [_fields(spec, "axes", "lengths") for spec in record.outputs],
-            "flop": record.flop,
+            "asked": record.asked,
+            "pins": dict(record.pins),
+            "contractions": record.contractions,
         }
     )
 
@@ -188,7 +234,9 @@ def from_json(text: str) -> Record:
         plan=OpenPlan(read["ptx"], read["target"], launches, buffers, read["hints"]),
         inputs=tuple(map(_read_spec, read["inputs"])),
         outputs=tuple(map(_read_spec, read["outputs"])),
-        flop=read["flop"],
+        asked=read["asked"],
+        pins=read["pins"],
+        contractions=tuple(map(tuple, read["contractions"])),
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .axes import Axis
@@ -11,29 +12,73 @@ from .dtypes import DTYPES, Dtype
 from .errors import ExpressionError
 from .expressions import Expr, Output, lift
 from .knobs import knob_of
+from .layouts import Layout, array_term
 from .machines import machine
-from .notation import text
-from .terms import subterms
+from .notation import parse, text
+from .terms import rewrite, subterms
 
-Root = tuple[str, Any, tuple[Axis, ...], Dtype]  # name, expression, axes in memory order, dtype
+Root = tuple[str, Any, tuple[Axis, ...], Dtype]  # name, expression, axes as its array has, dtype
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for, once its form is checked: outputs with their axes and dtypes."""
+    """What the user asked for, once its form is checked: outputs with their axes and dtypes.
+
+    `layouts` says of outputs, by name, how they lie where they are not row-major without gaps.
+    """
 
     name: str
     outputs: tuple[Root, ...]
     inputs: tuple[Any, ...]  # the Array terms, in order of first appearance
     target: str
     pins: Mapping[str, str]
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
-        lines = [self.name]
-        for name, expr, axes, dtype in self.outputs:
-            lines.append(f"{name} {dtype} {' '.join(map(text, axes))} {text(expr)}")
-        return "\n".join(lines)
+        """All but target and pins, as JSON that `read_request` takes."""
+        outputs = [
+            [name, text(expr), list(map(text, axes)), dtype.name]
+            for name, expr, axes, dtype in self.outputs
+        ]
+        layouts = {name: [row.strides, row.alignment_bytes] for name, row in self.layouts.items()}
+        return json.dumps({"name": self.name, "outputs": outputs, "layouts": layouts})
+
+    def relaid(self, alignments: Mapping[str, int]) -> Request:
+        """The same with other arrays: those named have contiguous rows wherever a call says.
+
+        `alignments` gives, for an input or output, the bytes that then divide its address and
+        the strides of its rows.
+        """
+        change, layouts = {}, dict(self.layouts)
+        for array in self.inputs:
+            name, dtype, extents, *_ = array.args
+            if name in alignments:
+                layout = Layout.open(len(extents), alignments[name])
+                change[array] = array_term(
+                    name, dtype, extents, layout.strides, layout.alignment_bytes
+                )
+        for name, _, axes, _ in self.outputs:
+            if name in alignments:
+                layouts[name] = Layout.open(len(axes), alignments[name])
+        outputs = tuple((name, rewrite(expr, change), *rest) for name, expr, *rest in self.outputs)
+        inputs = tuple(change.get(array, array) for array in self.inputs)
+        return replace(self, outputs=outputs, inputs=inputs, layouts=layouts)
+
+
+def read_request(written: str, target: str, pins: Mapping[str, str]) -> Request:
+    """The request whose `text` this is."""
+    read = json.loads(written)
+    outputs: tuple[Root, ...] = tuple(
+        (name, parse(expr), tuple(map(parse, axes)), DTYPES[dtype])
+        for name, expr, axes, dtype in read["outputs"]
+    )
+    layouts = {
+        name: Layout(None if strides is None else tuple(strides), alignment_bytes)
+        for name, (strides, alignment_bytes) in read["layouts"].items()
+    }
+    inputs = tuple(node for node in subterms(*(o[1] for o in outputs)) if node.head == "Array")
+    return Request(read["name"], outputs, inputs, target, pins, layouts)
 
 
 def request_for(expr: Any, target: str, pins: dict[str, str], name: str) -> Request:
@@ -42,12 +87,15 @@ def request_for(expr: Any, target: str, pins: dict[str, str], name: str) -> Requ
     if not given:
         raise ExpressionError(f"{name}: got no expression, wants one or more")
     inputs: dict[Any, None] = {}
+    lengths: dict[str, Any] = {}
     roots = []
     for item in given:
         term = item.expr if isinstance(item, Output) else lift(item)
         for node in subterms(term):
             if node.head == "Array":
                 inputs[node] = None
+            if node.head == "Symbol":
+                _check_length(name, node, lengths)
         roots.append((term, item.axes if isinstance(item, Output) else None))
     _check_inputs(name, list(inputs))
     for pin, value in pins.items():
@@ -100,3 +148,13 @@ def _check_inputs(name: str, inputs: list[Any]) -> None:
             raise ExpressionError(
                 f"{name}: two tensors are called {array.args[0]!r}: {text(other)} and {text(array)}"
             )
+
+
+def _check_length(name: str, symbol: Any, seen: dict[str, Any]) -> None:
+    """One length has one hint."""
+    length, hint = symbol.args
+    other = seen.setdefault(length, symbol)
+    if other is not symbol:
+        raise ExpressionError(
+            f"{name}: length {length!r} has the hints {other.args[1]} and {hint}; wants one number"
+        )

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from .axes import Axis
 from .carriers import channels_of, closure, is_twisted, lift_of
 from .dtypes import Dtype, f32
 from .free import free
-from .layouts import array_term
+from .layouts import DENSE, Layout, array_term
 from .request import Root
 from .roles import Roles, assign_roles
 from .terms import Chan, State, Term, make, rewrite, subterms
 
+NO_LAYOUTS: Mapping[str, Layout] = MappingProxyType({})
+
 
 @dataclass(frozen=True)
 class Target:
-    """An array that a stage writes: `expr` at every point of `axes`, dense, as `array` says."""
+    """An array that a stage writes: `expr` at every point of `axes`, lying as `array` says."""
 
     array: Any
     axes: tuple[Axis, ...]
@@ -48,14 +51,17 @@ class Stage:
         return self.state.args[0] if self.state is not None else None
 
 
-def split(roots: Sequence[Root], taken: Iterable[str]) -> tuple[Stage, ...]:
-    """The stages that compute `roots` (name, expression, axes in memory order, dtype), in order.
+def split(
+    roots: Sequence[Root], taken: Iterable[str], layouts: Mapping[str, Layout] = NO_LAYOUTS
+) -> tuple[Stage, ...]:
+    """The stages that compute `roots` (name, expression, axes in their order, dtype), in order.
 
     Folds that stand at the top of a stored value are passes; reductions in the body of a fold
     stay inside it where they move with its axis, and are passes of their own where they do not.
-    `taken` are the names that buffers must not have.
+    `taken` are the names that buffers must not have; `layouts` says of outputs how they lie,
+    where they are not row-major without gaps.
     """
-    splitter = _Splitter({*taken, *(name for name, *_ in roots)})
+    splitter = _Splitter({*taken, *(name for name, *_ in roots)}, layouts)
     for name, expr, axes, dtype in roots:
         splitter.store(name, expr, axes, dtype, is_output=True)
     return splitter.finish()
@@ -64,8 +70,8 @@ def split(roots: Sequence[Root], taken: Iterable[str]) -> tuple[Stage, ...]:
 class _Splitter:
     """Collects targets, each after the buffers that it reads."""
 
-    def __init__(self, taken: set[str]) -> None:
-        self.taken = taken
+    def __init__(self, taken: set[str], layouts: Mapping[str, Layout]) -> None:
+        self.taken, self.layouts = taken, layouts
         self.loads: dict[Term, Any] = {}
         self.pending: list[tuple[Target, State | None]] = []
 
@@ -80,7 +86,9 @@ class _Splitter:
         expr = _replace(
             expr, _REDUCTIONS, lambda get: get if get.args[0] is kept else self.buffer(get)
         )
-        stored = array_term(name, dtype.name, [axis.extent for axis in axes])
+        layout = self.layouts.get(name, DENSE)
+        extents = [axis.extent for axis in axes]
+        stored = array_term(name, dtype.name, extents, layout.strides, layout.alignment_bytes)
         self.pending.append((Target(stored, axes, expr, is_output), kept))
 
     def buffer(self, term: Any) -> Any:

@@ -186,6 +186,75 @@ def test_bench_prints_a_table(
         assert part in printed
 
 
+# lengths
+
+OPEN = """
+from egraph_flash import Axis, Tensor, f32
+
+m, n = Axis("m", "rows", hint=3), Axis("n", "seq", hint=40)
+x = Tensor("x", (n,), f32)
+shifted = x * 2 + m.index
+"""
+
+
+@pytest.fixture
+def open_spec(tmp_path: Path) -> str:
+    """A file whose expression leaves two lengths open, of which `x` tells one."""
+    path = tmp_path / "open.py"
+    path.write_text(OPEN)
+    np.savez(tmp_path / "x.npz", x=np.arange(50, dtype=np.float32))
+    return f"{path}:shifted"
+
+
+def test_run_takes_lengths(open_spec: str, tmp_path: Path) -> None:
+    saved = tmp_path / "out.npz"
+    given = ("run", open_spec, "--inputs", tmp_path / "x.npz", "--backend", "sim", "-o", saved)
+    assert command(*given, "--length", "rows=7", "--length", "seq=50") == 0
+    wanted = 2.0 * np.arange(50)[:, None] + np.arange(7)
+    np.testing.assert_array_equal(np.load(saved)["out"], wanted)
+
+
+def test_bad_lengths_are_one_message(
+    open_spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ("run", open_spec, "--inputs", tmp_path / "x.npz", "--backend", "sim", "--length")
+    for given, message in (
+        (["rows"], "length: got 'rows', wants NAME=number, such as seq=100"),
+        (["rows=-3"], "length: got 'rows=-3', wants NAME=number"),
+        (["rows=3", "--length", "rows=4"], "length: got rows twice, as 3 and 4"),
+        (["x=3"], "length: x is an array in"),
+        (["rows=3", "--length", "cols=4"], "got no use for input cols; wants x, and seq, rows as"),
+        (["rows=3", "--length", "seq=4"], "length 'seq' is 4 as given and 50 by axis 'n' of input"),
+        (["seq=50"], "missing length rows, which no shape tells; pass rows=<number>"),
+    ):
+        assert message in refused(capsys, *run, *given)
+
+
+def test_bench_takes_lengths(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    fake_gpu: FakeDriver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Inputs, launches and outputs have them; those not given are the hints."""
+    monkeypatch.setattr(pipeline, "optimize", lambda *_, **__: Kernel(doubling.open_record()))
+    path = tmp_path / "terms.py"
+    path.write_text(SOURCE.replace("m, n = Axis.many(m=3, n=40)", "m = Axis('m', 'rows', hint=3)"))
+    path.write_text(path.read_text().replace("(m, n)", "(m,)"))
+    spec = f"{path}:doubled"
+    for given, rows in ((("--length", "rows=50"), 50), ((), 3)):
+        fake_gpu.log.clear()
+        assert command("bench", spec, "--rounds", 2, "--json", *given) == 0
+        read = json.loads(capsys.readouterr().out)
+        assert (read["checked"], read["rows"][0]["max_error"]) == (rows, 0.0)
+        launches = fake_gpu.called("cuLaunchKernel")
+        assert {(arguments[1], arguments[9][0][2]) for arguments in launches} == {
+            (-(-rows // 32), rows)
+        }
+    said = refused(capsys, "bench", spec, "--length", "cols=5")
+    assert "doubling: got no use for length 'cols'; has rows" in said
+
+
 # refusals
 
 

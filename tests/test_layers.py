@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "absence",
         ),
         *("choices", "evaluation", "tensor_map", "plan", "open_plan", "record", "listing"),
-        *("layouts", "arithmetic."),
+        *("layouts", "footprint", "arithmetic."),
     ),
     (
         *("codegen.ptx_types", "codegen.ptx", "codegen.isa.", "codegen.lanes", "codegen.targets"),
@@ -64,7 +64,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("codegen.",),
     ("simulator.", "runtime."),
-    ("cache", "binding", "execution", "kernel", "compilation", "pipeline", ""),
+    (
+        *("cache", "lengths", "binding", "execution", "kernel", "compilation", "pipeline"),
+        *("specialization", ""),
+    ),
     (
         *("loading", "checking", "peers", "bench", "printing", "cli"),
         *("problem", "rungs", "climbing", "ladder", "scoreboard", "ladder_plot", "ladder_cli"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,10 +10,12 @@ import numpy as np
 
 from ..dtypes import DTYPES, Array
 from ..errors import InputError
+from ..footprint import Footprint
+from ..plan import dense_strides
 from . import dlpack, driver
 from .memory import DeviceArray
 
-ALIGNMENT_BYTES = 16
+OVERLAP_WORK = 1 << 20  # steps after which two arrays are taken to share bytes
 IMMUTABLE = ("jax", "jaxlib")  # libraries whose arrays DLPack gives away and nobody may change
 
 
@@ -38,18 +39,12 @@ class View:
     keep: Any = field(default=None, repr=False, compare=False)
 
     @property
-    def is_dense(self) -> bool:
-        """Whether the elements lie row-major without gaps."""
-        expected = 1
-        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
-            if extent != 1 and stride != expected and 0 not in self.shape:
-                return False
-            expected *= extent
-        return True
-
-    @property
-    def is_aligned(self) -> bool:
-        return self.address % ALIGNMENT_BYTES == 0
+    def has_rows(self) -> bool:
+        """Whether the last dimension is contiguous, and none runs backwards."""
+        pairs = list(zip(self.shape, self.strides, strict=True))
+        moving = [stride for extent, stride in pairs if extent > 1]
+        inner = not pairs or pairs[-1][0] <= 1 or pairs[-1][1] == 1
+        return 0 in self.shape or (inner and min(moving, default=0) >= 0)
 
     @property
     def library(self) -> str:
@@ -61,21 +56,57 @@ class View:
         return "host memory" if self.device is None else f"CUDA device {self.device}"
 
     def overlaps(self, other: View) -> bool:
-        """Whether the two share bytes, for dense views."""
-        if self.device != other.device or not (self.size_bytes and other.size_bytes):
+        """Whether the two share a byte; also True where finding out would take too long."""
+        if self.device != other.device or 0 in (*self.shape, *other.shape):
             return False
-        return (
-            self.address < other.address + other.size_bytes
-            and other.address < self.address + self.size_bytes
-        )
+        try:
+            most: Any = OVERLAP_WORK  # numpy's stubs know of two values only
+            return np.shares_memory(self._seen(), other._seen(), max_work=most)
+        except np.exceptions.TooHardError:
+            return True
+
+    def _seen(self) -> Array:
+        """The array as numpy would see it, wherever it lies: for its addresses, not its bytes."""
+        return np.asarray(_Addresses(self.address, self.shape, self.strides_bytes, self.item_bytes))
 
     @property
-    def size_bytes(self) -> int:
+    def strides_bytes(self) -> tuple[int, ...]:
+        return tuple(stride * self.item_bytes for stride in self.strides)
+
+    @property
+    def item_bytes(self) -> int:
+        """The size of an element; InputError for a dtype that no kernel takes."""
         if self.host is not None:
-            return self.host.nbytes
+            return self.host.itemsize
         if self.dtype not in DTYPES:
             raise InputError(f"array: got dtype {self.dtype}, wants one of {', '.join(DTYPES)}")
-        return math.prod(self.shape) * DTYPES[self.dtype].size_bytes
+        return DTYPES[self.dtype].size_bytes
+
+    @property
+    def footprint(self) -> Footprint:
+        """The bytes that its elements take, as if no dimension ran backwards.
+
+        Raises InputError where its dimensions interleave in too many pieces.
+        """
+        try:
+            return Footprint.of(self.shape, tuple(map(abs, self.strides_bytes)), self.item_bytes)
+        except ValueError as error:
+            raise InputError(f"array with strides {self.strides}: {error}") from error
+
+
+class _Addresses:
+    """Elements at an address, for numpy to compare with others."""
+
+    def __init__(
+        self, address: int, shape: tuple[int, ...], strides_bytes: tuple[int, ...], size: int
+    ) -> None:
+        self.__array_interface__ = {
+            "data": (address, True),
+            "shape": shape,
+            "strides": strides_bytes,
+            "typestr": f"|V{size}",
+            "version": 3,
+        }
 
 
 def view(array: Any, named: str) -> View:
@@ -94,15 +125,6 @@ def view(array: Any, named: str) -> View:
         f"{named}: got {type(array).__name__}, wants an array: numpy, DLPack (PyTorch, CuPy, JAX) "
         "or __cuda_array_interface__"
     )
-
-
-def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides in elements.
-
-    >>> dense_strides((2, 3, 4))
-    (12, 4, 1)
-    """
-    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 _NAMES = {(row.storage.kind, row.storage.itemsize): row.name for row in DTYPES.values()}
@@ -139,8 +161,8 @@ def _numpy_view(array: Array, named: str) -> View:
 
 
 def _device_array_view(array: DeviceArray) -> View:
-    strides = dense_strides(array.shape)
-    return View(array.address, array.shape, strides, array.dtype.name, array.device, True, array)
+    where = array.address, array.shape, array.strides
+    return View(*where, array.dtype.name, array.device, True, array)
 
 
 def _dlpack_view(array: Any, named: str) -> View:

@@ -6,7 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from ..errors import DeviceError, InputError
+from ..layouts import ALIGNMENT_BYTES
 from ..plan import Launch
 from . import device, driver, streams
 from .arrays import View, view
@@ -28,17 +31,20 @@ def run(
 ) -> float | None:
     """Run `launches` in order over `buffers`, which are changed in place.
 
-    The buffers are dense arrays that all lie in host memory or all on one GPU. Host arrays are
-    copied to the first GPU that fits `target` and back (only `outputs`, where given) before this
-    returns; on a GPU the launches are put on `stream` and this returns at once. With `timed` it
-    waits and returns the launches' µs, else None.
+    The buffers are arrays that all lie in host memory or all on one GPU, with the strides that
+    the launches' arguments say, none of them negative. Host arrays are copied to the first GPU
+    that fits `target`, with the bytes between their elements, and back (only `outputs`, where
+    given, and only elements) before this returns; on a GPU the launches are put on `stream` and
+    this returns at once. With `timed` it waits and returns the launches' µs, else None.
 
     Raises InputError for arrays that do not fit, DeviceError for what the driver reports.
     """
     views = {key: view(array, f"{name}: buffer {key!r}") for key, array in buffers.items()}
     for key, found in views.items():
-        if not found.is_dense:
-            raise InputError(f"{name}: buffer {key!r} has strides {found.strides}, wants it dense")
+        if 0 not in found.shape and min(found.strides, default=0) < 0:
+            raise InputError(
+                f"{name}: buffer {key!r} has strides {found.strides}, wants each 0 or more"
+            )
     wanted = [step for step in launches if 0 not in step.grid]
     ordinal = place(target, views, name)
     handle = streams.choose(stream, views.values())
@@ -48,7 +54,8 @@ def run(
         if on_host:
             back = views if outputs is None else outputs
             return _run_host(cubin, wanted, views, back, ordinal, handle, timed)
-        addresses = {key: found.address for key, found in views.items()}
+        addresses = {key: found.address for key, found in views.items() if 0 not in found.shape}
+        _stand_in(addresses, views)
         return launch_all(cubin, wanted, addresses, ordinal, handle, timed=timed)
 
 
@@ -107,21 +114,45 @@ def _run_host(
     stream: int,
     timed: bool,
 ) -> float | None:
+    """Copies lie as far from multiples of 16 as the arrays do, with the same strides."""
+    held: list[int] = []
     addresses: dict[str, int] = {}
     try:
         for key, found in views.items():
-            addresses[key] = driver.allocate(found.size_bytes, stream)
-            driver.upload(addresses[key], found.address, found.size_bytes, stream)
+            size_bytes = found.footprint.size_bytes
+            if not size_bytes:
+                continue
+            shift_bytes = found.address % ALIGNMENT_BYTES
+            held.append(driver.allocate(size_bytes + shift_bytes, stream))
+            addresses[key] = held[-1] + shift_bytes
+            driver.upload(addresses[key], found.address, size_bytes, stream)
+        _stand_in(addresses, views)
         elapsed_us = launch_all(cubin, launches, addresses, ordinal, stream, timed=timed)
         _wait(stream, launches)
         for key in back:
-            if views[key].writable:
-                size_bytes = views[key].size_bytes
-                driver.download(views[key].address, addresses[key], size_bytes, stream)
-        driver.synchronize(stream)
+            if views[key].writable and 0 not in views[key].shape:
+                _download(views[key], addresses[key], stream)
     finally:
-        driver.release(list(addresses.values()), stream)
+        driver.release(held, stream)
     return elapsed_us
+
+
+def _download(found: View, address: int, stream: int) -> None:
+    """Bring the elements back; bytes between them keep what they hold on the host."""
+    assert found.host is not None
+    covering = np.empty(found.footprint.size_bytes, np.uint8)
+    driver.download(covering.ctypes.data, address, covering.size, stream)
+    driver.synchronize(stream)
+    found.host[...] = np.ndarray(
+        found.shape, found.host.dtype, covering, strides=found.strides_bytes
+    )
+
+
+def _stand_in(addresses: dict[str, int], views: Mapping[str, View]) -> None:
+    """Arrays without elements get the address of some other one, for their tensor maps' sake."""
+    some = next(iter(addresses.values()), 0) // ALIGNMENT_BYTES * ALIGNMENT_BYTES
+    for key in views:
+        addresses.setdefault(key, some)
 
 
 def _wait(stream: int, launches: Sequence[Launch]) -> None:

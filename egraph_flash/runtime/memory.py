@@ -11,17 +11,27 @@ import numpy as np
 
 from ..dtypes import Array, Dtype
 from ..errors import DeviceError
+from ..plan import dense_strides
 from . import driver
 
 
 class DeviceArray:
-    """A dense row-major array in the memory of one GPU, freed when it is dropped.
+    """An array without gaps in the memory of one GPU, freed when it is dropped.
 
-    Libraries read it through `__cuda_array_interface__`; bf16 shows there as uint16 bit patterns.
+    `strides` are in elements, by default row-major. Libraries read it through
+    `__cuda_array_interface__`; bf16 shows there as uint16 bit patterns.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: Dtype, device: int, stream: int = 0) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: Dtype,
+        device: int,
+        stream: int = 0,
+        strides: tuple[int, ...] | None = None,
+    ) -> None:
         self.shape, self.dtype, self.device, self.stream = tuple(shape), dtype, device, stream
+        self.strides = dense_strides(self.shape) if strides is None else strides
         self.size_bytes = math.prod(shape) * dtype.size_bytes
         self.address = 0
         with driver.on(device):
@@ -39,11 +49,15 @@ class DeviceArray:
 
     def numpy(self) -> Array:
         """A copy in host memory, after all work on this array's stream is done."""
-        host: Array = np.empty(self.shape, self.dtype.storage)
+        held = np.empty(self.size_bytes, np.uint8)
         with driver.on(self.device):
-            driver.download(host.ctypes.data, self.address, self.size_bytes, self.stream)
+            driver.download(held.ctypes.data, self.address, self.size_bytes, self.stream)
             driver.synchronize(self.stream)
-        return host
+        return np.ndarray(self.shape, self.dtype.storage, held, strides=self._strides_bytes)
+
+    @property
+    def _strides_bytes(self) -> tuple[int, ...]:
+        return tuple(stride * self.dtype.size_bytes for stride in self.strides)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -51,7 +65,7 @@ class DeviceArray:
             "shape": self.shape,
             "typestr": self.dtype.storage.str,
             "data": (self.address, False),
-            "strides": None,
+            "strides": self._strides_bytes,
             "stream": self.stream or 1,  # the interface spells the legacy default stream as 1
             "version": 3,
         }

@@ -5,7 +5,7 @@ raises SimulationError, with the PTX line and its term, for whatever a GPU would
 
 How it works: each instruction becomes one closure over its row's meaning (decode.py); warps that
 agree on control flow run it as one numpy call over `[warps, 32]` (scheduler.py); memory keeps
-shadows of what is written (shared_memory.py, global_memory.py) and who touched it under which
+shadows of what is written (shared_memory.py, global_buffer.py) and who touched it under which
 vector clock (races.py, clocks.py, solo.py).
 
 What works beside the threads has clocks of its own (agents.py): cp.async (copies.py), bulk copies
@@ -78,8 +78,11 @@ def run(
 ) -> Counters:
     """Run the launches in order on the buffers, in place.
 
-    `buffers`: dense arrays by name, of any dtype; `uninitialised` names those whose contents may
-    not be read before they are written, `complete` those that must end up written throughout.
+    `buffers`: arrays by name, of any dtype and any strides that are not negative; bytes between
+    their elements may be neither read nor written, and addresses are as far from multiples of 16
+    as in the caller's memory. Memory is touched where the kernels touch it. `uninitialised` names
+    those whose contents may not be read before they are written, `complete` those whose elements
+    must all end up written.
     `target` sets the limits (default: the PTX's own); `seed` the order of blocks (0: as numbered),
     which warps lag where they wait for each other, and in which order copies land; `trace` is
     called with a line for every instruction that a group of warps executes.

@@ -1,8 +1,8 @@
-"""What global memory holds: the buffers, far apart in one 64-bit space, and who wrote what.
+"""What global memory holds: the buffers, far apart in one 64-bit space, and how they are accessed.
 
-A buffer keeps the bytes that the caller gave, in place. Those that start uninitialised have a
-shadow of written bytes; those that a launch may write have, for each cell, the block that wrote
-it and the block that read it (−1: several), so that blocks that touch one cell are seen.
+Buffers that start uninitialised have a shadow of written bytes; those that a launch may write
+have, for each cell, the block that wrote it and the block that read it (−1: several), so that
+blocks that touch one cell are seen.
 """
 
 from __future__ import annotations
@@ -18,44 +18,12 @@ from ..errors import SimulationError
 from .banks import sectors_of
 from .batch import Array, Batch, Rows
 from .counters import LaunchCounts
+from .global_buffer import GlobalBuffer
+from .pages import Pages
 from .where import Where, objection
 
 FIRST_ADDRESS = 0x7000_0000_0000
 GAP_BYTES = 1 << 36  # between buffers: a stray index stays in nobody's land
-
-
-class GlobalBuffer:
-    """One buffer: its bytes, its address, its shadows."""
-
-    def __init__(self, name: str, array: Array, address: int, written: bool) -> None:
-        if not array.flags.c_contiguous or not array.flags.writeable:
-            raise SimulationError(
-                f"buffer {name}: got strides {array.strides}, writeable {array.flags.writeable}; "
-                "wants a dense row-major array that may be written"
-            )
-        self.name = name
-        self.address = address
-        self.data: Array = array.reshape(-1).view(np.uint8)
-        self.size_bytes = self.data.size
-        self.written: Array | None = None if written else np.zeros(self.size_bytes, np.uint8)
-        self.writer: Array | None = None  # block + 1 of each cell's last write in this launch
-        self.reader: Array | None = None
-        self._views: dict[tuple[Any, int], Array] = {}
-
-    def elements(self, element: np.dtype[Any], count: int) -> Array:
-        """The bytes as elements `[n]`, or as groups `[n, count]`; a remainder is cut off."""
-        wanted = (element, count)
-        if wanted not in self._views:
-            size = element.itemsize * count
-            view = self.data[: self.size_bytes // size * size].view(element)
-            self._views[wanted] = view if count == 1 else view.reshape(-1, count)
-        return self._views[wanted]
-
-    def track(self, cell_bytes: int | None) -> None:
-        """A launch begins: log who accesses which cell, or (None) nobody can write here."""
-        cells = 0 if cell_bytes is None else -(-self.size_bytes // cell_bytes)
-        self.writer = None if cell_bytes is None else np.zeros(cells, np.int32)
-        self.reader = None if cell_bytes is None else np.zeros(cells, np.int32)
 
 
 def cell_bytes_of(entry: Entry) -> int:
@@ -78,7 +46,8 @@ class GlobalMemory:
         address = FIRST_ADDRESS
         for name, array in arrays.items():
             self.buffers[name] = GlobalBuffer(name, array, address, name not in uninitialised)
-            address += -(-(array.nbytes + 1) // GAP_BYTES) * GAP_BYTES + GAP_BYTES
+            size_bytes = self.buffers[name].size_bytes
+            address += -(-(size_bytes + 1) // GAP_BYTES) * GAP_BYTES + GAP_BYTES
         self.cell_bytes = 1
 
     def begin_launch(self, entry: Entry, may_be_written: Collection[str]) -> None:
@@ -91,20 +60,13 @@ class GlobalMemory:
         for buffer in self.buffers.values():
             offset = address - buffer.address
             if -GAP_BYTES // 2 < offset < buffer.size_bytes + GAP_BYTES // 2:
-                return f"byte {offset} of buffer {buffer.name!r}, which has {buffer.size_bytes}"
+                return f"{buffer.place(offset)}, which has {buffer.footprint.size_bytes}"
         return f"address {address:#x}, which is far from every buffer"
 
     def check_complete(self, names: Iterable[str]) -> None:
-        """Every byte of these buffers has been written."""
+        """Every byte of these buffers' elements has been written."""
         for name in names:
-            written = self.buffers[name].written
-            if written is not None and not written.all():
-                missing = int(np.flatnonzero(written == 0)[0])
-                count = int(written.size - np.count_nonzero(written))
-                raise SimulationError(
-                    f"output {name!r}: {count} of its {written.size} bytes are never written, "
-                    f"the first at byte {missing}"
-                )
+            self.buffers[name].check_complete()
 
 
 Piece = tuple[GlobalBuffer, Array, Array | None]
@@ -132,7 +94,7 @@ class GlobalAccess:
         for buffer, offsets, active in self._pieces(address):
             place = offsets // self.size_bytes
             if buffer.written is not None:
-                self._check_written(buffer, place, active)
+                self._check_written(buffer, buffer.written, offsets, active)
             if buffer.writer is not None:
                 self._log_read(buffer, offsets, active)
             found = buffer.elements(element, count)[place]
@@ -152,13 +114,15 @@ class GlobalAccess:
         shape = address.shape if count == 1 else (*address.shape, count)
         values = np.broadcast_to(values, shape)
         for buffer, offsets, active in self._pieces(address):
+            if not buffer.writable:
+                raise objection(self.where, f"write to buffer {buffer.name!r}, which is read-only")
             self._log_write(buffer, offsets, active)
             self.counts.global_bytes_written += self.size_bytes * self._count(active)
             self.counts.global_sectors_written += sectors_of(offsets, active)
-            place = offsets // self.size_bytes
             given = values
             if active is not None:
-                place, given = place[active], values[active]
+                offsets, given = offsets[active], values[active]
+            place = offsets // self.size_bytes
             data = buffer.elements(values.dtype, count)
             data[place] = given
             unsigned = np.dtype(f"u{values.dtype.itemsize}")
@@ -169,7 +133,7 @@ class GlobalAccess:
                     f"race in buffer {buffer.name!r}: threads write different values to one place",
                 )
             if buffer.written is not None:
-                _groups(buffer.written, self.size_bytes)[place] = 1
+                buffer.written.write(offsets, 1, self.size_bytes)
 
     def _pieces(self, address: Array) -> list[Piece]:
         """The accesses buffer by buffer, with offsets `[rows, 32]`; nearly always one buffer."""
@@ -205,33 +169,42 @@ class GlobalAccess:
     def _aligned(self, buffer: GlobalBuffer, offsets: Array, active: Array | None) -> Piece:
         if int(np.bitwise_or.reduce(offsets, axis=None)) & (self.size_bytes - 1):
             wrong = offsets & np.uint64(self.size_bytes - 1) != 0
-            row, lane = np.argwhere(wrong)[0]
-            raise objection(
-                self.where,
-                f"misaligned: {self.size_bytes} bytes at byte {int(offsets[row, lane])} "
-                f"of buffer {buffer.name!r}",
-                self.batch.thread_name(self.rows, wrong),
-            )
-        return buffer, offsets.view(np.int64), active
+            self._object(buffer, "misaligned", offsets, wrong)
+        offsets = offsets.view(np.int64)
+        strays = buffer.strays(offsets, self.size_bytes)
+        if strays is not None:
+            if active is not None:
+                strays &= active
+            if strays.any():
+                self._object(buffer, "out of the tensor, between its elements", offsets, strays)
+        return buffer, offsets, active
+
+    def _object(self, buffer: GlobalBuffer, problem: str, offsets: Array, wrong: Array) -> None:
+        place = buffer.place(int(offsets[wrong][0]))
+        raise objection(
+            self.where,
+            f"{problem}: {self.size_bytes} bytes at {place}",
+            self.batch.thread_name(self.rows, wrong),
+        )
 
     def _count(self, active: Array | None) -> int:
         everyone = len(self.batch.block_of_warp[self.rows]) * 32
         return everyone if active is None else int(np.count_nonzero(active))
 
-    def _check_written(self, buffer: GlobalBuffer, place: Array, active: Array | None) -> None:
-        assert buffer.written is not None
-        held = _groups(buffer.written, self.size_bytes)[place]
+    def _check_written(
+        self, buffer: GlobalBuffer, written: Pages, offsets: Array, active: Array | None
+    ) -> None:
+        held = written.read(offsets, self.size_bytes)
         if held.all():
             return
-        missing: Array = ~np.all(held, axis=-1)
+        missing: Array = (held == 0) if self.size_bytes == 1 else ~np.all(held, axis=-1)
         if active is not None:
             missing &= active
         if missing.any():
-            row, lane = np.argwhere(missing)[0]
+            place = buffer.place(int(offsets[missing][0]))
             raise objection(
                 self.where,
-                f"read of byte {int(place[row, lane]) * self.size_bytes} of buffer "
-                f"{buffer.name!r}, which nothing has written",
+                f"read of {place}, which nothing has written",
                 self.batch.thread_name(self.rows, missing),
             )
 
@@ -247,40 +220,37 @@ class GlobalAccess:
         assert buffer.writer is not None, "a buffer that may be written has its logs"
         assert buffer.reader is not None
         cells, blocks = self._cells(offsets, active)
-        writer = buffer.writer[cells]
+        writer = buffer.writer.read(cells)
         wrong = (writer != 0) if self.read_only else (writer != 0) & (writer != blocks)
         if wrong.any():
             what = "ld.global.nc of bytes that" if self.read_only else "read of bytes that"
             self._race(buffer, cells[wrong][0], f"{what} block {int(writer[wrong][0]) - 1} writes")
-        reader = buffer.reader[cells]
+        reader = buffer.reader.read(cells)
         mine = np.where((reader == 0) | (reader == blocks), blocks, -1)
-        buffer.reader[cells] = mine
-        shared = buffer.reader[cells] != mine
+        buffer.reader.write(cells, mine)
+        shared = buffer.reader.read(cells) != mine
         if shared.any():
-            buffer.reader[cells[shared]] = -1
+            buffer.reader.write(cells[shared], -1)
 
     def _log_write(self, buffer: GlobalBuffer, offsets: Array, active: Array | None) -> None:
         assert buffer.writer is not None, "a buffer that may be written has its logs"
         assert buffer.reader is not None
         cells, blocks = self._cells(offsets, active)
         for log, verb in ((buffer.writer, "writes"), (buffer.reader, "reads")):
-            held = log[cells]
+            held = log.read(cells)
             wrong = (held != 0) & (held != blocks)
             if wrong.any():
                 other = int(held[wrong][0])
                 who = f"block {other - 1}" if other > 0 else "several blocks"
                 self._race(buffer, cells[wrong][0], f"write of bytes that {who} {verb}")
-        buffer.writer[cells] = blocks
-        if (buffer.writer[cells] != blocks).any():
+        buffer.writer.write(cells, blocks)
+        if (buffer.writer.read(cells) != blocks).any():
             self._race(buffer, cells.flat[0], "two blocks write the same bytes")
 
     def _race(self, buffer: GlobalBuffer, cell: Any, problem: str) -> None:
         raise objection(
             self.where,
             f"race between blocks in buffer {buffer.name!r}, byte "
-            f"{int(cell) * self.memory.cell_bytes}: {problem}, unordered in this launch",
+            f"{int(cell) * self.memory.cell_bytes - buffer.lead_bytes}: {problem}, unordered in "
+            "this launch",
         )
-
-
-def _groups(data: Array, size_bytes: int) -> Array:
-    return data[: len(data) // size_bytes * size_bytes].reshape(-1, size_bytes)

@@ -61,7 +61,7 @@ class Params:
             self._check_buffer(param, argument.buffer, memory)
             self.buffers[param.name] = argument.buffer
         value = (
-            memory.buffers[argument.buffer].address
+            memory.buffers[argument.buffer].first_address
             if isinstance(argument, Pointer)
             else (argument.value)
         )

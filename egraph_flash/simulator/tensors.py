@@ -15,7 +15,8 @@ import numpy as np
 
 from ..tensor_map import SPAN_BYTES, TensorMap
 from .batch import Array, Rows
-from .global_memory import GlobalBuffer, GlobalMemory
+from .global_buffer import GlobalBuffer
+from .global_memory import GlobalMemory
 from .landing import Flight
 from .mbarrier_access import MbarrierAccess
 from .mbarriers import Mbarrier
@@ -171,13 +172,8 @@ class TensorAccess:
             inside = (inside[:, :, None] & valid[:, None, :]).reshape(n, -1)
         everywhere = bool(inside.all())
         where_ = offset if everywhere else np.where(inside, offset, 0)
-        if int(where_.max()) + size > buffer.size_bytes or int(where_.min()) < 0:
-            raise objection(
-                self.where,
-                f"out of bounds: {map} reaches byte {int(where_.max()) + size} of buffer "
-                f"{map.buffer!r}, which has {buffer.size_bytes}",
-                self.shared.batch.name(int(warps[0]), int(lanes[0])),
-            )
+        thread = self.shared.batch.name(int(warps[0]), int(lanes[0]))
+        self._check_bounds(map, buffer, where_, inside, thread)
         self._check_read(buffer, where_, inside, size, warps)
         elements = buffer.elements(np.dtype(f"u{size}"), 1)[where_ // size]
         if not everywhere:
@@ -185,19 +181,43 @@ class TensorAccess:
         values: Array = np.ascontiguousarray(elements).view(np.uint8).reshape(n, -1, ROW_BYTES)
         return values
 
+    def _check_bounds(
+        self, map: TensorMap, buffer: GlobalBuffer, offsets: Array, inside: Array, thread: str
+    ) -> None:
+        """The map's tensor starts at 16 bytes, and lies within the buffer's elements."""
+        size = map.dtype.size_bytes
+        if buffer.lead_bytes:
+            raise objection(
+                self.where,
+                f"misaligned: {map} starts {buffer.lead_bytes} bytes past a multiple of 16",
+                thread,
+            )
+        if int(offsets.max()) + size > buffer.size_bytes or int(offsets.min()) < 0:
+            raise objection(
+                self.where,
+                f"out of bounds: {map} reaches byte {int(offsets.max()) + size} of buffer "
+                f"{map.buffer!r}, which has {buffer.size_bytes}",
+                thread,
+            )
+        strays = buffer.strays(offsets, size)
+        if strays is not None and (strays & inside).any():
+            place = buffer.place(int(offsets[strays & inside][0]))
+            problem = f"out of the tensor, between its elements: {map} reads {place}"
+            raise objection(self.where, problem, thread)
+
     def _check_read(
         self, buffer: GlobalBuffer, offsets: Array, inside: Array, size: int, warps: Array
     ) -> None:
         """The array's elements have been written, and by no other block of this launch."""
         if buffer.written is not None:
-            held = buffer.written[offsets + (size - 1)] != 0
+            held = buffer.written.read(offsets + (size - 1)) != 0
             if (inside & ~held).any():
                 at = int(offsets[inside & ~held][0])
                 problem = f"read of byte {at} of buffer {buffer.name!r}, which nothing has written"
                 raise objection(self.where, problem)
         if buffer.writer is not None and buffer.reader is not None:
             cells = offsets // self.memory.cell_bytes
-            writer = np.where(inside, buffer.writer[cells], 0)
+            writer = np.where(inside, buffer.writer.read(cells), 0)
             if writer.any():
                 raise objection(
                     self.where,
@@ -205,9 +225,9 @@ class TensorAccess:
                     f"{int(writer[writer != 0][0]) - 1} writes in this launch",
                 )
             block = self.shared.batch.block_ids[self.shared.batch.block_of_warp[warps]] + 1
-            held = buffer.reader[cells]
+            held = buffer.reader.read(cells)
             mine = np.where((held == 0) | (held == block[:, None]), block[:, None], -1)
-            buffer.reader[cells[inside]] = mine[inside]
+            buffer.reader.write(cells[inside], mine[inside])
 
     def _land(
         self, map: TensorMap, barrier: Mbarrier, block: Array, phase: Array, place: Array,

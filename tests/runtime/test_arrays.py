@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from egraph_flash.errors import InputError
+from egraph_flash.runtime import arrays
 from egraph_flash.runtime.arrays import View, view
 from tests.support.fake_cuda import CudaTensor, HostTensor
 
@@ -37,25 +39,7 @@ def test_numpy_is_seen_in_place() -> None:
     assert seen.address == array.ctypes.data
     assert (seen.shape, seen.strides, seen.device) == ((2, 3, 4), (12, 4, 1), None)
     assert seen.host is array
-    assert seen.is_dense
     assert seen.library == "numpy"
-
-
-@pytest.mark.parametrize(
-    ("array", "dense"),
-    [
-        (np.zeros((3, 4)), True),
-        (np.zeros((3, 4)).T, False),
-        (np.zeros((3, 8))[:, ::2], False),
-        (np.zeros((3, 4))[::-1], False),
-        (np.broadcast_to(np.zeros(4), (3, 4)), False),
-        (np.zeros((6, 4))[::6], True),  # one row: its stride is never taken
-        (np.zeros((0, 4))[:, ::2], True),
-        (np.zeros(()), True),
-    ],
-)
-def test_dense(array: Any, dense: bool) -> None:
-    assert view(array, "x").is_dense is dense
 
 
 def test_strides_within_an_element_are_refused() -> None:
@@ -68,7 +52,7 @@ def test_dlpack_on_the_host_is_seen_in_place() -> None:
     array = np.arange(12, dtype=np.float16).reshape(3, 4)
     seen = view(HostTensor(array[:, 1:]), "x")
     assert (seen.address, seen.shape, seen.strides) == (array.ctypes.data + 2, (3, 3), (4, 1))
-    assert (seen.dtype, seen.device, seen.is_dense) == ("f16", None, False)
+    assert (seen.dtype, seen.device) == ("f16", None)
     assert seen.host is not None
     np.testing.assert_array_equal(seen.host, array[:, 1:])
     seen.host[0, 0] = 7.0
@@ -77,7 +61,6 @@ def test_dlpack_on_the_host_is_seen_in_place() -> None:
 
 def test_dlpack_without_elements() -> None:
     seen = view(HostTensor(np.zeros((0, 4), np.float32)), "x")
-    assert seen.is_dense
     assert seen.host is not None
     assert seen.host.shape == (0, 4)
 
@@ -114,7 +97,6 @@ def test_cuda_array_interface(fake_gpu: Any) -> None:
     seen = view(SimpleNamespace(__cuda_array_interface__=interface), "x")
     assert (seen.address, seen.strides, seen.dtype, seen.device) == (4096, (8, 1), "f16", 0)
     assert not seen.writable
-    assert not seen.is_dense
 
 
 def test_what_is_no_array_is_refused() -> None:
@@ -126,7 +108,45 @@ def test_overlap() -> None:
     def at(address: int, count: int, device: int | None = 0) -> View:
         return View(address, (count,), (1,), "f32", device, True, None)
 
-    assert at(0, 4).overlaps(at(12, 4))
-    assert not at(0, 4).overlaps(at(16, 4))
-    assert not at(0, 4).overlaps(at(12, 4, device=1))
-    assert not at(0, 0).overlaps(at(0, 4))
+    assert at(64, 4).overlaps(at(76, 4))
+    assert not at(64, 4).overlaps(at(80, 4))
+    assert not at(64, 4).overlaps(at(76, 4, device=1))
+    assert not at(64, 0).overlaps(at(64, 4))
+
+
+def test_arrays_that_interleave_do_not_overlap() -> None:
+    """Slices of one packed buffer: told exactly, by addresses, wherever the memory is."""
+    first = View(1 << 45, (1 << 20, 4), (12, 1), "f16", 0, True, None)
+    assert not first.overlaps(replace(first, address=first.address + 8))
+    assert not first.overlaps(replace(first, address=first.address + 16))
+    assert first.overlaps(replace(first, address=first.address + 6))
+    assert first.overlaps(replace(first, address=first.address + 18))
+
+
+def test_what_takes_too_long_to_tell_is_an_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = (3486, 1799, 26102, 22851, 25298)
+    first = View(1 << 45, (7,) * 5, steps, "f16", 0, True, None)
+    second = replace(first, address=first.address + 53814)
+    assert not first.overlaps(second)
+    monkeypatch.setattr(arrays, "OVERLAP_WORK", 1)
+    assert first.overlaps(second)
+
+
+@pytest.mark.parametrize(
+    ("array", "rows"),
+    [
+        (np.zeros((3, 4)), True),
+        (np.zeros((3, 4)).T, False),
+        (np.zeros((3, 8))[:, ::2], False),
+        (np.zeros((3, 8))[:, ::8], True),  # one column: its stride is never taken
+        (np.zeros((3, 4))[::-1], False),
+        (np.zeros((1, 4))[::-1], True),
+        (np.broadcast_to(np.zeros(4), (3, 4)), True),
+        (np.zeros((2, 3, 4)).swapaxes(0, 1)[:, :, 1:], True),
+        (np.zeros((0, 4))[:, ::-2], True),
+        (np.zeros(()), True),
+        (np.zeros(3)[::-1], False),
+    ],
+)
+def test_rows(array: Any, rows: bool) -> None:
+    assert view(array, "x").has_rows is rows

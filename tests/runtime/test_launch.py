@@ -11,6 +11,7 @@ import pytest
 from egraph_flash import runtime
 from egraph_flash.dtypes import f32
 from egraph_flash.errors import DeviceError, InputError
+from egraph_flash.plan import Pointer, Scalar
 from egraph_flash.runtime import driver
 from egraph_flash.runtime.memory import DeviceArray
 from tests.support import doubling
@@ -105,10 +106,45 @@ def test_arrays_in_two_places_are_refused(fake_gpu: FakeDriver) -> None:
         run(held)
 
 
-def test_strided_buffers_are_refused(fake_gpu: FakeDriver) -> None:
+def test_strided_host_arrays_go_with_the_bytes_between(fake_gpu: FakeDriver) -> None:
+    """The kernel reads its own 120 floats of a view of 240; only elements come back."""
+    whole_x, whole_y = np.arange(240, dtype=np.float32).reshape(3, 80), np.full((3, 80), np.nan)
+    whole_y = whole_y.astype(np.float32)
+    held = arrays() | {"x": whole_x[:, 1:41], "y": whole_y[:, 2:42]}
+    run(held, outputs=("y",))  # type: ignore[arg-type]
+    written = 4 * whole_x.reshape(-1)[1:121]
+    np.testing.assert_array_equal(whole_y[0, 2:42], written[:40])
+    np.testing.assert_array_equal(whole_y[1, 2:42], written[80:])
+    assert np.count_nonzero(~np.isnan(whole_y)) < 120
+    sizes = [size for _, _, size, _ in fake_gpu.called("cuMemcpyHtoDAsync")]
+    assert sizes == [800, 480, 800]
+    to = [address for address, *_ in fake_gpu.called("cuMemcpyHtoDAsync")]
+    assert [each % 16 for each in to] == [4, 0, 8]
+    assert not fake_gpu.held
+
+
+def test_interleaved_outputs_do_not_undo_each_other(fake_gpu: FakeDriver) -> None:
+    """Each comes back by its elements, although their bytes lie among each other."""
+    packed = np.zeros((3, 2, 40), np.float32)
+    held = {"x": np.ones((3, 40), np.float32), "w1": packed[:, 0], "y": packed[:, 1]}
+    run(held)  # type: ignore[arg-type]
+    assert (packed[0, 0] == 2).all()
+    assert (packed[0, 1] == 4).all()
+
+
+def test_arrays_without_elements_have_some_address(fake_gpu: FakeDriver) -> None:
+    launch = replace(PLAN.launches[0], arguments=(Pointer("x"), Pointer("y"), Scalar("u32", 0)))
+    empty = np.zeros((0, 40), np.float32)
+    runtime.run(PLAN.ptx, [launch], {"x": empty, "y": np.ones(3, np.float32)}, target="sm_120")
+    (source, result, _), _ = fake_gpu.called("cuLaunchKernel")[0][9]
+    assert source % 16 == 0
+    assert abs(result - source) < 16
+
+
+def test_buffers_that_run_backwards_are_refused(fake_gpu: FakeDriver) -> None:
     held = arrays()
-    held["x"] = np.ones((40, 3), np.float32).T
-    with pytest.raises(InputError, match=r"buffer 'x' has strides \(1, 3\), wants it dense"):
+    held["x"] = np.ones((3, 40), np.float32)[::-1]
+    with pytest.raises(InputError, match=r"buffer 'x' has strides \(-40, 1\), wants each 0 or m"):
         run(held)  # type: ignore[arg-type]
 
 

@@ -290,3 +290,28 @@ def test_a_map_fits_its_parameter() -> None:
     lost = TensorMap("z", MAP.dtype, MAP.sizes, MAP.strides_bytes, MAP.box, "none")
     with pytest.raises(SimulationError, match="parameter m_x got buffer 'z', has x, y"):
         run(text, [launch_of(buffers, 32, 1, 16384, (lost,))], buffers)
+
+
+def strided_map(view: Array, box: tuple[int, int] = (8, 2)) -> TensorMap:
+    sizes, strides = tuple(reversed(view.shape)), view.strides[:1]
+    return TensorMap("x", DTYPES["f16"], sizes, strides, box, "none")
+
+
+def test_maps_over_strided_views() -> None:
+    """Rows of a wider array, with nothing of what lies between them."""
+    whole = np.full((6, 24), np.nan, np.float16)
+    view = whole[1:5, 8:16]
+    view[...] = np.arange(32).reshape(4, 8)
+    copied = run_box(strided_map(view), view, (0, 2)).view(np.float16)
+    np.testing.assert_array_equal(copied.reshape(2, 8), view[2:4])
+    beyond = strided_map(whole[1:5, 8:24], (16, 2))
+    with pytest.raises(SimulationError, match=r"between its elements: x as boxes.*byte 16 of"):
+        run_box(beyond, view, (0, 0))
+
+
+def test_maps_want_an_aligned_address() -> None:
+    memory = np.zeros(256, np.float16)
+    start = -memory.ctypes.data % 16 // 2
+    view = memory[start + 4 : start + 132].reshape(8, 16)
+    with pytest.raises(SimulationError, match=r"misaligned: x as boxes.*8 bytes past a multiple"):
+        run_box(strided_map(view), view, (0, 0))

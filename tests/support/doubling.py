@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from egraph_flash import Axis, Tensor
 from egraph_flash.dtypes import Dtype, bf16, f16, f32
-from egraph_flash.open_plan import OpenBuffer, OpenLaunch, OpenPlan, Tiles
+from egraph_flash.open_plan import Length, OpenBuffer, OpenLaunch, OpenPlan, Tiles
 from egraph_flash.plan import Pointer, Role, Scalar, dense_strides
 from egraph_flash.record import Cost, Derivation, Record, Schedule, Spec, Step
+from egraph_flash.request import request_for
 
 # add y[i], x[i], x[i]: exact in every dtype, so all backends agree on the bits
 PTX = """.version 8.7
@@ -76,7 +78,6 @@ def record(
     dtype: Dtype = f32,
     target: str = "sm_120",
     stages: int = 1,
-    flop: float | None = 240.0,
     instructions: Mapping[str, int] = MappingProxyType({"alu": 5, "lsu_global": 2}),
 ) -> Record:
     """y = 2 x over [rows, columns]; with two stages y = 4 x, through a workspace."""
@@ -114,5 +115,29 @@ def record(
         plan=OpenPlan(ptx(dtype, target), target, launches, buffers),
         inputs=(Spec("x", shape, dtype, axes),),
         outputs=(Spec("y", shape, dtype, axes),),
-        flop=flop,
+        asked=asked(rows, columns, dtype, stages),
+        pins={},
     )
+
+
+def open_record(hint: int = 3) -> Record:
+    """y = 2 x over [rows], where a call says how many."""
+    closed = record(hint, 1)
+    (launch,) = closed.plan.launches
+    source, result, _ = launch.arguments
+    arguments = (source, result, Length("rows"))
+    launch = replace(launch, tiles=Tiles((("rows", 32),)), arguments=arguments)
+    buffers = tuple(replace(each, shape=("rows",), strides=(1,)) for each in closed.plan.buffers)
+    plan = replace(closed.plan, launches=(launch,), buffers=buffers, hints={"rows": hint})
+    spec = replace(closed.inputs[0], shape=(hint,), axes=("m",), lengths=("rows",))
+    outputs = (replace(spec, name="y"),)
+    return replace(closed, inputs=(spec,), outputs=outputs, plan=plan)
+
+
+def asked(rows: int, columns: int, dtype: Dtype, stages: int) -> str:
+    """The request for x + x, doubled as often as there are stages."""
+    m, n = Axis.many(m=rows, n=columns)
+    expr = Tensor("x", (m, n), dtype).expr
+    for _ in range(stages):
+        expr = expr + expr
+    return request_for(expr, "sm_120", {}, "doubling").text.replace('["out", ', '["y", ')
