@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from egraph_flash import Axis, Tensor, f16, f32, optimize, softmax
+from egraph_flash import Axis, Tensor, f16, f32, inf, optimize, softmax, where
 from egraph_flash.dtypes import Array
-from egraph_flash.errors import ExpressionError, InputError, LoweringError
+from egraph_flash.errors import ExpressionError, InputError
 from egraph_flash.evaluation import evaluate
 from egraph_flash.kernel import Kernel
 from egraph_flash.lengths import MOST, lengths_of
+from tests.support.fresh import fresh_rng
 from tests.support.plain import assert_close_as_plain, plain_attention
 
 b, m = Axis("b", "batch", hint=2), Axis("m", "rows", hint=20)
@@ -139,10 +140,43 @@ def test_one_length_has_one_hint() -> None:
         optimize(Tensor("w", (m,), f32) * other, "sm_120")
 
 
-def test_folds_over_open_lengths_are_not_lowered_yet() -> None:
-    long = Axis("n", "seq", hint=64)
-    with pytest.raises(LoweringError, match="a fold over axis 'n' of length seq, which a call"):
-        optimize(Tensor("w", (m, long), f32).expr.sum(long), "sm_120")
+STREAMED = [
+    {"STAGE": "d0", "SKEW": "off"},
+    {"STAGE": "d2/cp/ring", "SKEW": "off"},
+    {"STAGE": "d2x2/tma/ring", "SLAB": "xor", "ROLES": "rotate", "SKEW": "on"},
+    {"STAGE": "d3/tma/ring", "SLAB": "xor", "ROLES": "producer"},
+]
+
+
+@pytest.mark.parametrize("pins", STREAMED, ids=lambda pins: str(pins["STAGE"]))
+def test_one_text_folds_every_length(pins: dict[str, str]) -> None:
+    """The fold's own length is open: bits are those of a kernel made for that length."""
+    exact = {"TILE@d": "a:mma_m16n8k16_f16/w2x1/f1x2/k1", "BASE": "max", "EXP": "ex2", **pins}
+    keys = Axis("n", "keys", hint=100)
+    made = optimize(_masked(Axis("m", "rows", hint=50), keys), "sm_90", {**exact, "SUM": "block"})
+    texts = set()
+    for rows, length in ((8, 16), (37, 64), (64, 37), (1, 130), (5, 0), (0, 5)):
+        static = _masked(Axis("m", rows), Axis("n", length))
+        rng = fresh_rng()
+        shapes = {"q": (2, 2, rows, 16), "k": (2, 2, length, 16), "v": (2, 2, length, 16)}
+        given = {name: rng.standard_normal(s).astype(np.float16) for name, s in shapes.items()}
+        result = made.run(backend="sim", **given)
+        if rows and length:
+            same = optimize(static, "sm_90", {**exact, "SUM": "block"})
+            assert result.tobytes() == same.run(backend="sim", **given).tobytes(), (rows, length)
+        difference = np.abs(result.astype(float) - evaluate(static, given))
+        assert difference.max(initial=0.0) < 4e-3
+        texts.add(made.ptx)
+    assert len(texts) == 1
+
+
+def _masked(rows: Axis, keys: Axis) -> Any:
+    """Under a mask aligned at the bottom right, whatever the lengths."""
+    bb, hh, dd, ee = Axis.many(b=2, h=2, d=16, e=16)
+    q, k = Tensor("q", (bb, hh, rows, dd), f16), Tensor("k", (bb, hh, keys, dd), f16)
+    v = Tensor("v", (bb, hh, keys, ee), f16)
+    seen = keys.index <= rows.index + (keys.length - rows.length)
+    return (softmax(where(seen, (q * k).sum(dd) * 0.25, -inf), keys) * v).sum(keys)
 
 
 def test_strides_and_lengths_are_open_together(attention: Kernel) -> None:
