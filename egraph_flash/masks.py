@@ -21,7 +21,7 @@ Value = Any  # an Expr, a Tensor, or a Python number
 def causal(m: Axis, n: Axis) -> Expr:
     """Whether query m sees key n: no key after its own position.
 
-    Raises ExpressionError for anything but two different axes of known extents.
+    Raises ExpressionError for anything but two different axes.
 
     >>> m, n = Axis.many(m=4, n=6)
     >>> causal(m, n)
@@ -92,7 +92,7 @@ def same_document(documents: Tensor, m: Axis, n: Axis) -> Expr:
             f"same_document: got {documents}, wants axes [*batch, {n.size}]: a number for each "
             f"position of {n}, and batch axes other than {m} and {n}"
         )
-    if m.size > n.size:
+    if "Symbol" not in (m.extent.head, n.extent.head) and m.size > n.size:
         raise ExpressionError(
             f"same_document: got {m.size} queries and {n.size} keys; the first queries have no "
             "position among the keys. Compare elements of two tensors instead"
@@ -150,10 +150,6 @@ def softcap(x: Value, cap: float) -> Expr:
 def _check_axis(who: str, axis: object) -> None:
     if not isinstance(axis, Axis):
         raise ExpressionError(f"{who}: got {axis!r} ({type(axis).__name__}), wants an Axis")
-    if axis.extent.head == "Symbol":
-        raise ExpressionError(
-            f"{who}: axis {axis} has the symbolic extent {axis.extent}; aligning it takes a number"
-        )
 
 
 def _position(who: str, m: Axis, n: Axis) -> Expr:
@@ -162,6 +158,10 @@ def _position(who: str, m: Axis, n: Axis) -> Expr:
     _check_axis(who, n)
     if m is n:
         raise ExpressionError(f"{who}: got the axis {m} twice, wants one of queries, one of keys")
+    if m.extent is n.extent:
+        return m.index
+    if "Symbol" in (m.extent.head, n.extent.head):
+        return m.index + (n.length - m.length)
     return _plus(m.index, n.size - m.size)
 
 
