@@ -11,7 +11,7 @@ import pytest
 
 from egraph_flash import Axis, Tensor, f16, f32, optimize, softmax
 from egraph_flash.dtypes import Array
-from egraph_flash.errors import ExpressionError, InputError, LoweringError
+from egraph_flash.errors import ExpressionError, InputError
 from egraph_flash.evaluation import evaluate
 from egraph_flash.kernel import Kernel
 from egraph_flash.lengths import MOST, lengths_of
@@ -137,12 +137,6 @@ def test_one_length_has_one_hint() -> None:
     other = Tensor("y", (Axis("k", "rows", hint=21),), f32)
     with pytest.raises(ExpressionError, match="length 'rows' has the hints 20 and 21"):
         optimize(Tensor("w", (m,), f32) * other, "sm_120")
-
-
-def test_folds_over_open_lengths_are_not_lowered_yet() -> None:
-    long = Axis("n", "seq", hint=64)
-    with pytest.raises(LoweringError, match="a fold over axis 'n' of length seq, which a call"):
-        optimize(Tensor("w", (m, long), f32).expr.sum(long), "sm_120")
 
 
 def test_strides_and_lengths_are_open_together(attention: Kernel) -> None:

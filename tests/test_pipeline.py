@@ -73,10 +73,10 @@ def test_expressions_that_are_refused() -> None:
     assert "write expr.cast(f32)" in refuses(ExpressionError, whole.expr + 1)
 
 
-def test_symbolic_extents_are_not_lowered_yet() -> None:
+def test_folds_over_symbolic_extents_are_not_lowered_yet() -> None:
     s = Axis("s", "length", hint=128)
     message = refuses(LoweringError, Tensor("y", (m, s), f32).expr.sum(s))
-    assert "tensor 'y' has the symbolic extent length, which is not lowered yet" in message
+    assert "a fold over axis 's' of length length, which a call gives, is not lowered" in message
 
 
 def test_sums_that_no_contraction_computes_still_compile() -> None:
