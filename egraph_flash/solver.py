@@ -22,7 +22,10 @@ _ROUNDS = 64
 
 
 class Digests:
-    """A short text for each term that is equal in every process, to break ties with."""
+    """A short text for each term that is equal in every process, to break ties with.
+
+    It begins with how many products have their constant in front: people write it behind.
+    """
 
     def __init__(self) -> None:
         self._known: dict[Term, str] = {}
@@ -32,6 +35,8 @@ class Digests:
 
     def _of(self, node: Term) -> str:
         parts = [node.head]
+        swapped = node.head == "Mul" and node.args[0].head == "Num" != node.args[1].head
+        count = swapped + sum(int(self._known[child][:4], 16) for child in node.children)
         for arg in node.args:
             if isinstance(arg, Term):
                 parts.append(self._known[arg])
@@ -39,7 +44,7 @@ class Digests:
                 parts.append("[" + ",".join(map(self._known.__getitem__, arg)) + "]")
             else:
                 parts.append(repr(arg))
-        return blake2b(" ".join(parts).encode(), digest_size=8).hexdigest()
+        return f"{min(count, 0xFFFF):04x}{blake2b(' '.join(parts).encode(), digest_size=8).hexdigest()}"
 
 
 # Fewer unsafe operations first, then less time, then fewer operations outside of passes, then

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from egraph_flash import Axis, Tensor, bf16, exp, f16, f32, i32, optimize, softmax
-from egraph_flash.errors import ExpressionError, LoweringError, ScheduleError
+from egraph_flash.errors import ExpressionError, ScheduleError
 from egraph_flash.kernel import Kernel
 from tests.support.forms import attention, inputs
 from tests.support.fresh import fresh_rng
@@ -71,12 +71,6 @@ def test_expressions_that_are_refused() -> None:
     assert "two tensors are called 'x'" in message
     whole = Tensor("c", (m,), i32)
     assert "write expr.cast(f32)" in refuses(ExpressionError, whole.expr + 1)
-
-
-def test_symbolic_extents_are_not_lowered_yet() -> None:
-    s = Axis("s", "length", hint=128)
-    message = refuses(LoweringError, Tensor("y", (m, s), f32).expr.sum(s))
-    assert "tensor 'y' has the symbolic extent length, which is not lowered yet" in message
 
 
 def test_sums_that_no_contraction_computes_still_compile() -> None:
