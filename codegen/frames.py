@@ -85,6 +85,9 @@ class Frame:
     column: Side
 
 
+ALONE = Frame(Side(None, (0,), ()), Side(None, (0,), ()))  # of one element, the same for all
+
+
 def offset(inner: int, place: int, width: int, interleave: int) -> int:
     """Where an element at `inner` of the atom at `place` stands, atoms being `width` long.
 

@@ -6,11 +6,13 @@ import math
 from typing import Any
 
 from ..axes import Axis, extent_of
+from ..expressions import maximum, minimum
 from ..open_plan import Extent
 from .affine import linear
 from .atoms import Atom, atom
 from .context import Context
-from .frames import Frame, Side, column_offsets, lane_steps, repeat, row_offsets
+from .expression import compute, whole
+from .frames import ALONE, Frame, Side, column_offsets, lane_steps, repeat, row_offsets
 from .ptx import Register
 from .tile import Contract, TileProgram, walk
 from .values import Value
@@ -155,7 +157,7 @@ class Layout:
             warp_step=kind.rows * geometry.row_atoms,
             warps=geometry.row_warps,
             origin=self._origin(self.row_tile, extent),
-            bound=self._bound(self.roles.row, extent),
+            bound=self._row_bound(extent),
         )
 
     def column_side(self) -> Side:
@@ -175,6 +177,16 @@ class Layout:
             origin=self._origin(self.column_tile, extent),
             bound=self._bound(self.roles.column, extent),
         )
+
+    def _row_bound(self, extent: int) -> Register | int | None:
+        """Where the rows end that count."""
+        end = self.program.end_of_rows
+        if end is None:
+            return self._bound(self.roles.row, extent)
+        assert self.roles.row is not None, "rows that end are rows of an axis"
+        within = minimum(maximum(end, 0), self.roles.row.length)
+        (word,) = whole(compute(self.ctx, within, ALONE)).words
+        return word if isinstance(word, Register) else int(word)
 
     def _bound(self, axis: Axis | None, extent: int) -> Register | int | None:
         """Where an axis ends, if the last of its tiles may reach past its end."""

@@ -11,13 +11,13 @@ from ..notation import pretty
 from ..open_plan import OpenArgument, Tiles
 from ..plan import Dim3, Pointer
 from ..tensor_map import MAP_ALIGNMENT_BYTES, MAP_BYTES
-from ..terms import subterms
+from ..terms import make, subterms
 from .arena import Arena
 from .atoms import atom
 from .builder import Builder
 from .context import Context
 from .contraction import contract
-from .expression import compute, real
+from .expression import compute, real, truth
 from .folds import fold_across, fold_lanes, fold_rows, inner_fold
 from .frames import Frame, Side
 from .layout import Layout
@@ -275,9 +275,13 @@ class _Kernel:
     def _store(self, op: Store) -> None:
         frame = self.frame(op.shape)
         value = real(self.ctx, compute(self.ctx, op.expr, frame), frame)
-        axes = op.target.axes
-        only = self.layout.only(axes, self.outer)
-        store_values(self.ctx, op.target.array, axes, value, frame, only)
+        target = op.target
+        only = self.layout.only(target.axes, self.outer)
+        holds = None
+        if target.where is not None:
+            holds = truth(self.ctx, compute(self.ctx, target.where, frame), frame)
+        load = make("Load", target.array, target.at)
+        store_values(self.ctx, load, value, frame, only, holds)
 
 
 def _spread(value: Value, shape: str, frame: Frame) -> Value:
@@ -314,7 +318,10 @@ def _expressions(op: Any) -> tuple[Any, ...]:
         return (op.red,)
     if isinstance(op, Rebase):
         return tuple(expr for _, _, expr in op.moved)
-    return (op.expr,) if isinstance(op, Map | Store) else ()
+    if isinstance(op, Store):
+        more = () if op.target.where is None else (op.target.where,)
+        return (op.expr, *op.target.at, *more)
+    return (op.expr,) if isinstance(op, Map) else ()
 
 
 def _title(op: Any) -> str:

@@ -358,21 +358,26 @@ def truths(b: Builder, words: list[Word]) -> dict[Place, Register]:
 
 
 def store_values(
-    ctx: Context, array: Any, axes: tuple[Any, ...], value: Value, frame: Frame, only: Any
+    ctx: Context, load: Any, value: Value, frame: Frame, only: Any, holds: Value | None
 ) -> None:
-    """Write a value to `array[axes]`, rounded to its dtype, where the places are inside.
+    """Write a value to where `load` would read it, rounded to its dtype, for places inside.
 
-    `only` is a predicate that the storing threads satisfy besides, or None.
+    `only` is a predicate that the storing threads satisfy besides, or None; `holds` one that the
+    elements do.
     """
-    load = make("Load", array, tuple(make("Idx", axis) for axis in axes))
-    dtype = DTYPES[array.args[1]]
+    dtype = DTYPES[load.args[0].args[1]]
     found = access(ctx, load, frame)
     columns = len(frame.column.offsets)
-    for run in grouped(found, frame, dtype.size_bytes):
+    runs = grouped(found, frame, dtype.size_bytes)
+    if holds is not None and holds.kind in ("columns", "tile"):
+        runs = [[element] for element in found.elements]  # neighbours need not agree
+    for run in runs:
         words = [value.at(*element.place, columns) for element in run]
         guard = run[0].inside
-        if only is not None:
-            guard = only if guard is None else ctx.builder.op("and_pred", guard, only)
+        tests = [only, holds.at(*run[0].place, columns) if holds is not None else None]
+        for test in tests:
+            if test is not None:
+                guard = test if guard is None else ctx.builder.op("and_pred", guard, test)
         _store_run(ctx, run, words, dtype, guard)
 
 

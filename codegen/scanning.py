@@ -12,15 +12,12 @@ from ..terms import make
 from .context import Context
 from .expression import compute, truth, whole
 from .folds import FULL_WARP
-from .frames import Frame, Side
+from .frames import ALONE, Side
 from .ptx import Address, Register
 from .values import Value
 
 FAR = 2**30  # past the end of every axis
 WORDS = 4  # that a warp hands to the others at a time
-
-_NO_SIDE = Side(None, (0,), ())
-_ONE = Frame(_NO_SIDE, _NO_SIDE)
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ def bind_ends(block: Block, scan: Truth, row: Side) -> None:
             last = ctx.length(row.axis)
             last = last - 1 if isinstance(last, int) else b.op("add_s32", last, -1)
             ctx.bind(index, Value("scalar", "s32", (b.op("min_s32", place, last),), 0))
-            (word,) = whole(compute(ctx, load, _ONE)).words
+            (word,) = whole(compute(ctx, load, ALONE)).words
             b.put("min_s32", d=low, a=low, b=word)
             b.put("max_s32", d=high, a=high, b=word)
             ctx.unbind(index)
@@ -120,7 +117,7 @@ def scan_fold(block: Block, scan: Truth, axis: Axis, begin: Register, end: Regis
     rounds = max(axis.size // block.threads, 1)
     with b.sweep(counter, start, end, block.threads, rounds, uniform=False):
         ctx.bind(index, Value("scalar", "s32", (counter,), b.depth))
-        may, must = (truth(ctx, compute(ctx, term, _ONE), _ONE) for term in (scan.may, scan.must))
+        may, must = (truth(ctx, compute(ctx, term, ALONE), ALONE) for term in (scan.may, scan.must))
         after = b.op("add_s32", counter, 1)
         b.put("min_s32", d=first, a=first, b=b.op("selp_s32", counter, FAR, _test(b, may)))
         b.put("max_s32", d=last, a=last, b=b.op("selp_s32", after, 0, _test(b, may)))

@@ -47,6 +47,7 @@ class _Finder:
         self.group = op.block * op.stride
         self.length = op.axis.length
         self.threads = threads
+        self.end_of_rows = kernel.program.end_of_rows
         row = self.frame.row
         first = row.origin if row.origin is not None else 0
         self.bind(FIRST_ROW, first)
@@ -84,8 +85,11 @@ class _Finder:
 
     def limits(self) -> Limits:
         op, skewed = self.narrowed(), bool(self.op.last)
-        end = self.named(self.up(self.high(op.live)))
-        begin = self.named(minimum(self.down(self.low(op.live)), end))
+        live = op.live
+        if self.end_of_rows is not None:  # a tile past it has nothing to do
+            live = live & Interval(None, where(self.end_of_rows > FIRST_ROW, self.length, 0))
+        end = self.named(self.up(self.high(live)))
+        begin = self.named(minimum(self.down(self.low(live)), end))
         last, stop = self.down(self.high(op.full)), end
         if skewed:  # a group works on the first block of the one after it; the last is apart
             last, stop = last - self.group, end - self.group

@@ -339,6 +339,7 @@ class TileProgram:
     choices: Choices
     ops: tuple[Op, ...]
     heavy_last: bool = True  # whether row tiles grow heavier with their number
+    end_of_rows: Any | None = None  # before which row all lie that count; None: all do
 
     @property
     def warps(self) -> int:

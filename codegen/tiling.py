@@ -19,7 +19,7 @@ from ..knobs import Tile as Geometry
 from ..roles import Contraction, contraction, summand, transported
 from ..shapes import Shape as Sums
 from ..shapes import inner_contraction, multiple_of, reductions, riders, scaled, shape_of
-from ..skipping import assume, heavy_last, is_static, part_of_fold
+from ..skipping import assume, end_of_rows, heavy_last, is_static, part_of_fold
 from ..stages import Stage
 from ..terms import Chan, make, rewrite, subterms, variable
 from .atoms import atom
@@ -61,7 +61,8 @@ def tile_program(
     rows = atom(inner.atom).rows * inner.row_atoms * inner.row_warps
     last = stage.fold is None or heavy_last(stage, rows)
     ops = tuple(writer.program())
-    return TileProgram(name, stage.roles, inner, outer, choices, ops, last)
+    end = end_of_rows(stage)
+    return TileProgram(name, stage.roles, inner, outer, choices, ops, last, end)
 
 
 class _Writer:

@@ -49,6 +49,8 @@ def sample(
     inputs: Sequence[Spec], outputs: Sequence[Spec], rng: np.random.Generator
 ) -> dict[str, list[int]]:
     """Which indices of the outputs' axes to check, by axis name: none at all where all of them."""
+    if any(spec.placed for spec in outputs):
+        return {}  # its axes are not those of the expression
     sizes = {
         a: n for spec in (*inputs, *outputs) for a, n in zip(spec.axes, spec.shape, strict=True)
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from . import debug
@@ -29,12 +30,11 @@ def compile_request(request: Request, timings: dict[str, float]) -> Record:
     """The record of the kernel; `timings` gets the seconds of each step."""
     chip = machine(request.target)
     with _timed(timings, "extraction"):
-        found = extract(tuple(root[1] for root in request.outputs), chip, request.pins)
+        found = extract(tuple(root.expr for root in request.outputs), chip, request.pins)
     timings["saturation"] = found.saturation.seconds
     debug.show(debug.EGRAPH, lambda: f"e-graph of {request.name}: {found.saturation}")
     roots = [
-        (name, term, axes, dtype)
-        for (name, _, axes, dtype), term in zip(request.outputs, found.roots, strict=True)
+        replace(root, expr=term) for root, term in zip(request.outputs, found.roots, strict=True)
     ]
     taken = [str(array.args[0]) for array in request.inputs]
     with _timed(timings, "schedule"):
@@ -103,8 +103,8 @@ def _input(array: Any, request: Request) -> Spec:
     """An input's shape, its axes named as the first load that reads it by plain axes does."""
     name, dtype, extents, *_ = array.args
     axes: list[str] = [f"axis {i}" for i in range(len(extents))]
-    for _, expr, _, _ in request.outputs:
-        for node in subterms(expr):
+    for root in request.outputs:
+        for node in subterms(*root.terms):
             if node.head == "Load" and node.args[0] is array:
                 for place, index in enumerate(node.args[1]):
                     if index.head == "Idx" and axes[place].startswith("axis "):
@@ -113,8 +113,13 @@ def _input(array: Any, request: Request) -> Spec:
 
 
 def _output(root: Root) -> Spec:
-    name, _, axes, dtype = root
-    return _spec(name, [axis.extent for axis in axes], dtype.name, [axis.name for axis in axes])
+    found = _spec(
+        root.name,
+        [axis.extent for axis in root.axes],
+        root.dtype.name,
+        [axis.name for axis in root.axes],
+    )
+    return replace(found, placed=root.is_placed)
 
 
 def _spec(name: str, extents: Sequence[Any], dtype: str, axes: Sequence[str]) -> Spec:

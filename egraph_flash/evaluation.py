@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -14,7 +16,7 @@ from .axes import Axis, size_of
 from .carriers import bases_of, channels_of, closure, combine, identity, lift_of, tower_of
 from .dtypes import DTYPES, Array
 from .errors import InputError
-from .expressions import Expr
+from .expressions import Expr, Output, lift
 from .monoids import MONOIDS
 from .operators import OPERATORS
 from .terms import Chan, Extent, State, Term, make, subterms, variable
@@ -53,11 +55,28 @@ def evaluate(
     """
     if isinstance(expr, tuple):
         return tuple(evaluate(item, arrays, at, lengths) for item in expr)
+    if isinstance(expr, Output) and expr.is_placed:
+        return _placed(expr, arrays, lengths or {})
     axes = expr.axes
     term: Expr = expr.expr
     value = Evaluator(term, arrays, at or {}, lengths or {}).value(term)
     wanted = tuple(axis for axis in axes if axis in value.axes)
     return _spread(value.array, value.axes, wanted)
+
+
+def _placed(output: Output, arrays: Mapping[str, Array], lengths: Mapping[str, int]) -> Array:
+    """The array of an output whose values are put at indices; 0 where no value goes."""
+    parts = (output.expr, lift(1.0 if output.where is None else output.where), *output.indices)
+    all_of_them = functools.reduce(operator.add, parts)
+    evaluator = Evaluator(all_of_them, arrays, {}, lengths)
+    values = [evaluator.value(part) for part in parts]
+    axes = tuple(dict.fromkeys(axis for value in values for axis in value.axes))
+    spread = np.broadcast_arrays(*(_spread(value.array, value.axes, axes) for value in values))
+    value, holds, *places = spread
+    result = np.zeros([evaluator.size(axis) for axis in output.axes])
+    kept = holds != 0
+    result[tuple(place[kept].astype(np.int64) for place in places)] = value[kept]
+    return result
 
 
 class Evaluator:
@@ -115,9 +134,10 @@ class Evaluator:
             _spread(self.values[index].array, self.values[index].axes, axes).astype(np.int64)
             for index in indices
         ]
-        picked = stored[tuple(places)] if places else stored
         shape = np.broadcast_shapes(*(place.shape for place in places)) if places else ()
-        picked = np.broadcast_to(_real(picked, tensor.args[1]), shape)
+        picked = _real(_pick(stored, places), tensor.args[1])
+        outside = np.broadcast_to(_outside(places, stored.shape), shape)
+        picked = np.where(outside, np.nan, picked)
         return Value(picked, axes, np.zeros(shape, bool))
 
     def _apply(self, node: Any) -> Value:
@@ -250,6 +270,23 @@ def _along(value: Value, axes: tuple[Axis, ...], axis: Axis, size: int) -> Value
     array, absent = (_spread(part, value.axes, order) for part in (value.array, value.absent))
     shape = (*array.shape[:-1], size)
     return Value(np.broadcast_to(array, shape), order, np.broadcast_to(absent, shape))
+
+
+def _pick(stored: Array, places: Sequence[Array]) -> Array:
+    """The elements at these indices, which are moved inside where they lie outside."""
+    if not places or 0 in stored.shape:
+        shape = np.broadcast_shapes(*(place.shape for place in places)) if places else ()
+        return stored if not places else np.zeros(shape, stored.dtype)
+    pairs = zip(places, stored.shape, strict=True)
+    return np.asarray(stored[tuple(np.clip(place, 0, extent - 1) for place, extent in pairs)])
+
+
+def _outside(places: Sequence[Array], shape: Sequence[int]) -> Array:
+    """Where an index lies outside: an element of nothing is no number."""
+    outside = np.zeros((), bool)
+    for place, extent in zip(places, shape, strict=True):
+        outside = outside | (place < 0) | (place >= extent)
+    return outside
 
 
 def _element(value: Value, place: int) -> Value:

@@ -92,16 +92,18 @@ def simulate(record: Record, plan: Plan, bound: Bound) -> tuple[Any, Counters]:
     """Run in the simulator; the outputs, and what it counted."""
     from .simulator import run
 
-    held = _host_buffers(plan, bound)
+    held = _host_buffers(record, plan, bound)
     started = time.perf_counter()
-    outputs = [spec.name for spec in record.outputs]
     counters = run(
         plan.ptx,
         _launches(plan),
         held,
         target=record.target,
-        uninitialised=[*outputs, *(buffer.name for buffer in plan.having("workspace"))],
-        complete=outputs,
+        uninitialised=[
+            *(spec.name for spec in record.outputs if not spec.placed),
+            *(buffer.name for buffer in plan.having("workspace")),
+        ],
+        complete=[spec.name for spec in record.outputs if not spec.placed],
         trace=debug.say if debug.level() >= debug.TRACE else None,
     )
     debug.show(
@@ -119,7 +121,7 @@ def run_on_gpu(record: Record, plan: Plan, bound: Bound, assembly: Assembly, str
         "timed": debug.level() >= 1,
     }
     if bound.device is None:
-        buffers: dict[str, Any] = dict(_host_buffers(plan, bound))
+        buffers: dict[str, Any] = dict(_host_buffers(record, plan, bound))
         outputs = tuple(spec.name for spec in record.outputs)
         options |= {"stream": stream, "outputs": outputs}
         elapsed_us = runtime.run(plan.ptx, _launches(plan), buffers, **options)
@@ -136,8 +138,13 @@ def _launches(plan: Plan) -> Sequence[Launch]:
     return [launch for launch in plan.launches if 0 not in launch.grid]
 
 
-def _host_buffers(plan: Plan, bound: Bound) -> dict[str, Array]:
-    """All buffers as numpy; what is to be written starts as NaN, so that a gap would show."""
+def _host_buffers(record: Record, plan: Plan, bound: Bound) -> dict[str, Array]:
+    """All buffers as numpy; what is to be written starts as NaN, so that a gap would show.
+
+    Outputs whose values are put at indices start as what the caller's array holds, or 0.
+    """
+    given = dict(zip((spec.name for spec in record.outputs), bound.outputs, strict=True))
+    placed = {spec.name for spec in record.outputs if spec.placed}
     held: dict[str, Array] = {}
     for buffer in plan.buffers:
         if buffer.role == "input":
@@ -149,6 +156,9 @@ def _host_buffers(plan: Plan, bound: Bound) -> dict[str, Array]:
             held[buffer.name] = results.empty_on_host(
                 buffer.shape, buffer.strides, buffer.dtype.storage, shift_bytes
             )
+            if buffer.name in placed:
+                before = given[buffer.name]
+                held[buffer.name][...] = 0 if before is None else before.host
     return held
 
 
@@ -176,12 +186,16 @@ def _device_buffers(
         held = runtime.DeviceArray(buffer.shape, buffer.dtype, bound.device, stream)
         buffers[buffer.name] = held
     made = []
-    for buffer, given in zip(plan.having("output"), bound.outputs, strict=True):
+    for buffer, spec, given in zip(
+        plan.having("output"), record.outputs, bound.outputs, strict=True
+    ):
         if given is None:
             assert bound.first is not None
             array = results.empty_on_device(
                 bound.first, buffer.shape, buffer.strides, buffer.dtype, stream, chosen=chosen
             )
+            if spec.placed:
+                results.clear(array, bound.device, stream)
             buffers[buffer.name] = array
             made.append(array)
         else:

@@ -137,6 +137,19 @@ class Expr(Operand, Term):
             )
         return Output(self, axes)
 
+    def placed(
+        self, axes: tuple[Axis, ...], at: tuple[Value | Axis, ...], where: Value | None = None
+    ) -> Output:
+        """This expression as an output that is an array over `axes`, each value put at an index.
+
+        `at` has an index for each axis of the array, in this expression's axes and integer
+        tensors: `o.placed((t, h, e), (start[b] + m.index, h, e), where=m.index < count[b])` packs
+        rows end to end. Values where `where` fails go nowhere; elements that get no value are 0 in
+        an array that a call makes, and keep what they held in one that it is given. No element may
+        get two values. Raises ExpressionError for indices that leave an axis of the values out.
+        """
+        return Output.at(self, axes, at, where)
+
     def __bool__(self) -> bool:
         if self.head in ("Eq", "Ne"):  # so that terms can stand in lists and dictionaries
             return (self.args[0] is self.args[1]) == (self.head == "Eq")
@@ -147,12 +160,49 @@ class Expr(Operand, Term):
 
 
 class Output:
-    """An expression with the order of its axes in memory chosen: `o.order(b, m, h, e)`."""
+    """An expression and the array that it becomes: over `axes`, each value at the indices `at`,
+    where `where` holds (None: everywhere)."""
 
-    __slots__ = ("axes", "expr")
+    __slots__ = ("axes", "expr", "indices", "where")
 
-    def __init__(self, expr: Expr, axes: tuple[Axis, ...]) -> None:
-        self.expr, self.axes = expr, axes
+    def __init__(
+        self,
+        expr: Expr,
+        axes: tuple[Axis, ...],
+        indices: tuple[Expr, ...] | None = None,
+        where: Expr | None = None,
+    ) -> None:
+        self.expr, self.axes, self.where = expr, tuple(axes), where
+        self.indices = tuple(axis.index for axis in axes) if indices is None else indices
+
+    @staticmethod
+    def at(
+        expr: Expr, axes: tuple[Axis, ...], at: tuple[Value | Axis, ...], where: Value | None
+    ) -> Output:
+        from .indices import check_index
+
+        indices = tuple(index.index if isinstance(index, Axis) else lift(index) for index in at)
+        if len(indices) != len(axes):
+            raise ExpressionError(
+                f"placed: got {len(indices)} indices for the axes {axes}, wants {len(axes)}"
+            )
+        for axis, index in zip(axes, indices, strict=True):
+            check_index("placed", axis, index)
+        condition = None if where is None else lift(where)
+        written = {axis for index in indices for axis in index.axes}
+        for what, term in (("values", expr), ("where", condition)):
+            missing = [
+                axis for axis in (term.axes if term is not None else ()) if axis not in written
+            ]
+            if missing:
+                raise ExpressionError(
+                    f"placed: the {what} vary along {missing}, which no index has; wants every axis"
+                )
+        return Output(expr, axes, indices, condition)
+
+    @property
+    def is_placed(self) -> bool:
+        return self.where is not None or self.indices != tuple(a.index for a in self.axes)
 
     def __repr__(self) -> str:
         return f"{self.expr!r} ordered {self.axes}"

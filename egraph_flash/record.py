@@ -33,7 +33,7 @@ class Spec:
     """One input or output: an array of `shape`, one axis name a dimension.
 
     `lengths` names the extents that a call gives, for which `shape` has typical numbers; it
-    is empty where there is none.
+    is empty where there is none. `placed`: some elements may get no value.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Spec:
     dtype: Dtype
     axes: tuple[str, ...]
     lengths: tuple[str | None, ...] = ()
+    placed: bool = False
 
     @property
     def extents(self) -> tuple[Extent, ...]:
@@ -52,7 +53,7 @@ class Spec:
     def at(self, lengths: Lengths) -> Spec:
         """The same with the lengths of one call."""
         shape = tuple(number(extent, lengths) for extent in self.extents)
-        return Spec(self.name, shape, self.dtype, self.axes)
+        return Spec(self.name, shape, self.dtype, self.axes, (), self.placed)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype} [{self.sizes}]"
@@ -207,8 +208,8 @@ def to_json(record: Record) -> str:
                 _fields(buffer, "role", "strides", "alignment_bytes")
                 for buffer in record.plan.buffers
             ],
-            "inputs": [_fields(spec, "axes", "lengths") for spec in record.inputs],
-            "outputs": [_fields(spec, "axes", "lengths") for spec in record.outputs],
+            "inputs": [_fields(spec, "axes", "lengths", "placed") for spec in record.inputs],
+            "outputs": [_fields(spec, "axes", "lengths", "placed") for spec in record.outputs],
             "asked": record.asked,
             "pins": dict(record.pins),
             "contractions": record.contractions,
@@ -253,7 +254,7 @@ def _read_buffer(read: dict[str, Any]) -> OpenBuffer:
 
 def _read_spec(read: dict[str, Any]) -> Spec:
     shape, axes, lengths = (tuple(read[name]) for name in ("shape", "axes", "lengths"))
-    return Spec(read["name"], shape, DTYPES[read["dtype"]], axes, lengths)
+    return Spec(read["name"], shape, DTYPES[read["dtype"]], axes, lengths, read["placed"])
 
 
 def _launch_fields(launch: OpenLaunch) -> dict[str, Any]:

@@ -10,14 +10,40 @@ from typing import Any
 from .axes import Axis
 from .dtypes import DTYPES, Dtype
 from .errors import ExpressionError
-from .expressions import Expr, Output, lift
+from .expressions import Output, lift
 from .knobs import knob_of
 from .layouts import Layout, array_term
 from .machines import machine
 from .notation import parse, text
 from .terms import rewrite, subterms
 
-Root = tuple[str, Any, tuple[Axis, ...], Dtype]  # name, expression, axes as its array has, dtype
+
+@dataclass(frozen=True)
+class Root:
+    """An output: an array over `axes`, which holds each value of `expr` at the indices `at`, where
+    `where` holds (None: everywhere)."""
+
+    name: str
+    expr: Any
+    axes: tuple[Axis, ...]
+    dtype: Dtype
+    at: tuple[Any, ...]
+    where: Any | None = None
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether some elements of the array may get no value."""
+        plain = all(i is axis.index for i, axis in zip(self.at, self.axes, strict=True))
+        return self.where is not None or not plain
+
+    @property
+    def terms(self) -> tuple[Any, ...]:
+        return (self.expr, *self.at, *(() if self.where is None else (self.where,)))
+
+    def rewritten(self, change: dict[Any, Any]) -> Root:
+        where = None if self.where is None else rewrite(self.where, change)
+        at = tuple(rewrite(index, change) for index in self.at)
+        return replace(self, expr=rewrite(self.expr, change), at=at, where=where)
 
 
 @dataclass(frozen=True)
@@ -38,8 +64,15 @@ class Request:
     def text(self) -> str:
         """All but target and pins, as JSON that `read_request` takes."""
         outputs = [
-            [name, text(expr), list(map(text, axes)), dtype.name]
-            for name, expr, axes, dtype in self.outputs
+            {
+                "name": root.name,
+                "expr": text(root.expr),
+                "axes": list(map(text, root.axes)),
+                "dtype": root.dtype.name,
+                "at": list(map(text, root.at)),
+                "where": None if root.where is None else text(root.where),
+            }
+            for root in self.outputs
         ]
         layouts = {name: [row.strides, row.alignment_bytes] for name, row in self.layouts.items()}
         return json.dumps({"name": self.name, "outputs": outputs, "layouts": layouts})
@@ -50,7 +83,8 @@ class Request:
         `alignments` gives, for an input or output, the bytes that then divide its address and
         the strides of its rows.
         """
-        change, layouts = {}, dict(self.layouts)
+        change: dict[Any, Any] = {}
+        layouts = dict(self.layouts)
         for array in self.inputs:
             name, dtype, extents, *_ = array.args
             if name in alignments:
@@ -58,10 +92,10 @@ class Request:
                 change[array] = array_term(
                     name, dtype, extents, layout.strides, layout.alignment_bytes
                 )
-        for name, _, axes, _ in self.outputs:
-            if name in alignments:
-                layouts[name] = Layout.open(len(axes), alignments[name])
-        outputs = tuple((name, rewrite(expr, change), *rest) for name, expr, *rest in self.outputs)
+        for root in self.outputs:
+            if root.name in alignments:
+                layouts[root.name] = Layout.open(len(root.axes), alignments[root.name])
+        outputs = tuple(root.rewritten(change) for root in self.outputs)
         inputs = tuple(change.get(array, array) for array in self.inputs)
         return replace(self, outputs=outputs, inputs=inputs, layouts=layouts)
 
@@ -69,15 +103,23 @@ class Request:
 def read_request(written: str, target: str, pins: Mapping[str, str]) -> Request:
     """The request whose `text` this is."""
     read = json.loads(written)
-    outputs: tuple[Root, ...] = tuple(
-        (name, parse(expr), tuple(map(parse, axes)), DTYPES[dtype])
-        for name, expr, axes, dtype in read["outputs"]
+    outputs = tuple(
+        Root(
+            each["name"],
+            parse(each["expr"]),
+            tuple(map(parse, each["axes"])),
+            DTYPES[each["dtype"]],
+            tuple(map(parse, each["at"])),
+            None if each["where"] is None else parse(each["where"]),
+        )
+        for each in read["outputs"]
     )
     layouts = {
         name: Layout(None if strides is None else tuple(strides), alignment_bytes)
         for name, (strides, alignment_bytes) in read["layouts"].items()
     }
-    inputs = tuple(node for node in subterms(*(o[1] for o in outputs)) if node.head == "Array")
+    terms = (term for root in outputs for term in root.terms)
+    inputs = tuple(node for node in subterms(*terms) if node.head == "Array")
     return Request(read["name"], outputs, inputs, target, pins, layouts)
 
 
@@ -90,29 +132,28 @@ def request_for(expr: Any, target: str, pins: dict[str, str], name: str) -> Requ
     lengths: dict[str, Any] = {}
     roots = []
     for item in given:
-        term = item.expr if isinstance(item, Output) else lift(item)
-        for node in subterms(term):
+        output = item if isinstance(item, Output) else Output(lift(item), lift(item).axes)
+        more = () if output.where is None else (output.where,)
+        for node in subterms(output.expr, *output.indices, *more, *output.axes):
             if node.head == "Array":
                 inputs[node] = None
             if node.head == "Symbol":
                 _check_length(name, node, lengths)
-        roots.append((term, item.axes if isinstance(item, Output) else None))
+        roots.append(output)
     _check_inputs(name, list(inputs))
     for pin, value in pins.items():
         knob_of(pin).parse(value)
     names = _output_names(len(roots), {array.args[0] for array in inputs})
     outputs = tuple(
-        _root(name, label, term, axes, list(inputs))
-        for label, (term, axes) in zip(names, roots, strict=True)
+        _root(name, label, output, list(inputs)) for label, output in zip(names, roots, strict=True)
     )
     machine(target)
     return Request(name, outputs, tuple(inputs), target, pins)
 
 
-def _root(
-    name: str, label: str, term: Expr, axes: tuple[Axis, ...] | None, inputs: list[Any]
-) -> Root:
+def _root(name: str, label: str, output: Output, inputs: list[Any]) -> Root:
     """An output: its dtype is that of the cast at its top, else of the first real input."""
+    term = output.expr
     real = [dtype for array in inputs if (dtype := DTYPES[array.args[1]]).is_real]
     if term.head == "Load" and DTYPES[term.args[0].args[1]].is_boolean:
         raise ExpressionError(
@@ -127,7 +168,7 @@ def _root(
             f"{name}: its inputs {', '.join(str(array.args[0]) for array in inputs)} hold no real "
             "numbers, so the output's dtype must be said: write expr.cast(f32)"
         )
-    return label, term, axes if axes is not None else term.axes, dtype
+    return Root(label, term, output.axes, dtype, output.indices, output.where)
 
 
 def _output_names(count: int, taken: set[str]) -> list[str]:

@@ -10,7 +10,7 @@ from .carriers import bases_of, closure, lift_of, monoid_of
 from .choices import Choices
 from .free import free
 from .indices import bounds
-from .intervals import ALL, FIRST_ROW, LAST_ROW, Interval, Truth, span_of, truth_of
+from .intervals import ALL, FIRST_ROW, LAST_ROW, NOTHING, Interval, Truth, span_of, truth_of
 from .roles import placeholder, summand
 from .stages import Stage
 from .terms import make, rewrite, subterms
@@ -113,6 +113,22 @@ def part_of_fold(stage: Stage, choices: Choices) -> Extent:
         return found
     up_to = Interval(None, found.bound)
     return Extent(up_to, up_to, frozenset(), found.bound)
+
+
+@lru_cache(maxsize=256)
+def end_of_rows(stage: Stage) -> Any | None:
+    """Before which row every row lies whose values some output takes, as a term; None: all may."""
+    row = stage.roles.row
+    if row is None or any(target.where is None for target in stage.targets):
+        return None
+    wanted = NOTHING
+    for target in stage.targets:
+        found = ALL
+        for condition in sorted(_conjuncts(target.where), key=_text):
+            others = set(free(condition)) - {row, *stage.roles.batch}
+            found = found if others else found & span_of(condition, row, None).live
+        wanted = found if wanted is NOTHING else wanted | found
+    return wanted.high
 
 
 @lru_cache(maxsize=1024)

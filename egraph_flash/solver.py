@@ -44,7 +44,8 @@ class Digests:
                 parts.append("[" + ",".join(map(self._known.__getitem__, arg)) + "]")
             else:
                 parts.append(repr(arg))
-        return f"{min(count, 0xFFFF):04x}{blake2b(' '.join(parts).encode(), digest_size=8).hexdigest()}"
+        name = blake2b(" ".join(parts).encode(), digest_size=8).hexdigest()
+        return f"{min(count, 0xFFFF):04x}{name}"
 
 
 # Fewer unsafe operations first, then less time, then fewer operations outside of passes, then

@@ -9,7 +9,7 @@ from typing import Any
 
 from .axes import Axis
 from .carriers import channels_of, closure, is_twisted, lift_of
-from .dtypes import Dtype, f32
+from .dtypes import f32
 from .free import free
 from .layouts import DENSE, Layout, array_term
 from .request import Root
@@ -21,12 +21,15 @@ NO_LAYOUTS: Mapping[str, Layout] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Target:
-    """An array that a stage writes: `expr` at every point of `axes`, lying as `array` says."""
+    """An array that a stage writes, lying as `array` says: each value of `expr` over `axes` at the
+    indices `at`, where `where` holds (None: everywhere)."""
 
     array: Any
     axes: tuple[Axis, ...]
     expr: Any
     is_output: bool
+    at: tuple[Any, ...]
+    where: Any | None = None
 
     @property
     def name(self) -> str:
@@ -61,9 +64,9 @@ def split(
     `taken` are the names that buffers must not have; `layouts` says of outputs how they lie,
     where they are not row-major without gaps.
     """
-    splitter = _Splitter({*taken, *(name for name, *_ in roots)}, layouts)
-    for name, expr, axes, dtype in roots:
-        splitter.store(name, expr, axes, dtype, is_output=True)
+    splitter = _Splitter({*taken, *(root.name for root in roots)}, layouts)
+    for root in roots:
+        splitter.store(root)
     return splitter.finish()
 
 
@@ -75,10 +78,8 @@ class _Splitter:
         self.loads: dict[Term, Any] = {}
         self.pending: list[tuple[Target, State | None]] = []
 
-    def store(
-        self, name: str, expr: Any, axes: tuple[Axis, ...], dtype: Dtype, *, is_output: bool
-    ) -> None:
-        expr = _replace(expr, ("Mat",), lambda cut: self.buffer(cut.args[0]))
+    def store(self, root: Root, *, is_output: bool = True) -> None:
+        expr = _replace(root.expr, ("Mat",), lambda cut: self.buffer(cut.args[0]))
         expr = _replace(expr, _REDUCTIONS, self._pass)
         states = list(dict.fromkeys(get.args[0] for get in _outermost(expr, _REDUCTIONS)))
         fusible = [state for state in states if set(free(expr)) <= _axes_read(expr, state)]
@@ -86,10 +87,13 @@ class _Splitter:
         expr = _replace(
             expr, _REDUCTIONS, lambda get: get if get.args[0] is kept else self.buffer(get)
         )
-        layout = self.layouts.get(name, DENSE)
-        extents = [axis.extent for axis in axes]
-        stored = array_term(name, dtype.name, extents, layout.strides, layout.alignment_bytes)
-        self.pending.append((Target(stored, axes, expr, is_output), kept))
+        layout = self.layouts.get(root.name, DENSE)
+        extents = [axis.extent for axis in root.axes]
+        stored = array_term(
+            root.name, root.dtype.name, extents, layout.strides, layout.alignment_bytes
+        )
+        axes = tuple(dict.fromkeys(axis for index in root.at for axis in free(index)))
+        self.pending.append((Target(stored, axes, expr, is_output, root.at, root.where), kept))
 
     def buffer(self, term: Any) -> Any:
         """A load of the f32 buffer that holds `term`, which an earlier stage computes."""
@@ -98,9 +102,10 @@ class _Splitter:
             name = next(n for i in range(1 << 30) if (n := f"work{i}") not in self.taken)
             self.taken.add(name)
             axes = free(term)
-            self.store(name, term, axes, f32, is_output=False)
+            plain = tuple(axis.index for axis in axes)
+            self.store(Root(name, term, axes, f32, plain), is_output=False)
             held = array_term(name, f32.name, [axis.extent for axis in axes])
-            self.loads[term] = make("Load", held, tuple(axis.index for axis in axes))
+            self.loads[term] = make("Load", held, plain)
         return self.loads[term]
 
     def _pass(self, node: Any) -> Any:

@@ -115,6 +115,12 @@ def download(host: int, address: int, size_bytes: int, stream: int) -> None:
         call("cuMemcpyDtoHAsync", host, address, size_bytes, stream)
 
 
+def clear(address: int, size_bytes: int, stream: int) -> None:
+    """Zeros in device memory, in stream order."""
+    if size_bytes:
+        call("cuMemsetD8Async", address, 0, size_bytes, stream)
+
+
 def synchronize(stream: int) -> None:
     call("cuStreamSynchronize", stream)
 

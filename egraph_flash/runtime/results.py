@@ -12,7 +12,8 @@ import numpy as np
 from ..dtypes import Array, Dtype
 from ..footprint import Footprint
 from ..layouts import ALIGNMENT_BYTES
-from .arrays import View
+from . import driver
+from .arrays import View, view
 from .memory import DeviceArray
 
 _TORCH = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "i32": "int32", "i64": "int64"}
@@ -76,6 +77,13 @@ def _torch_empty(
     with pool:
         wanted = getattr(torch, _TORCH[dtype.name])
         return torch.empty_strided(shape, strides, dtype=wanted, device=f"cuda:{device}")
+
+
+def clear(array: Any, device: int, stream: int) -> None:
+    """Put zeros into an array without gaps that `empty_on_device` made, in stream order."""
+    found = view(array, "output")
+    with driver.on(device):
+        driver.clear(found.address, math.prod(found.shape) * found.item_bytes, stream)
 
 
 def from_host(first: View | None, result: Array, dtype: Dtype) -> Any:

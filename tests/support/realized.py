@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from egraph_flash.candidates import Candidate, candidates
@@ -33,10 +33,10 @@ class Realized:
     @classmethod
     def of(cls, expr: Any, rows: int = 4, block: int = 32) -> Realized:
         request = request_for(expr, CHIP.target, {}, "test")
-        found = extract(tuple(root[1] for root in request.outputs), CHIP, {})
+        found = extract(tuple(root.expr for root in request.outputs), CHIP, {})
         roots = [
-            (name, term, axes, dtype)
-            for (name, _, axes, dtype), term in zip(request.outputs, found.roots, strict=True)
+            replace(root, expr=term)
+            for root, term in zip(request.outputs, found.roots, strict=True)
         ]
         (stage,) = split(roots, [array.args[0] for array in request.inputs])
         laid_out = [
