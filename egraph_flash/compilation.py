@@ -11,6 +11,7 @@ from typing import Any
 from . import debug
 from .axes import Axis, extent_of, size_of
 from .codegen.kernel import generate
+from .data_bounds import checks_of
 from .derivation import derive
 from .dtypes import DTYPES
 from .extraction import bracket, extract
@@ -60,6 +61,7 @@ def compile_request(request: Request, timings: dict[str, float]) -> Record:
         passes=found.passes,
         tile="\n".join(map(str, made.tiles)),
         plan=made.plan,
+        checks=checks_of(stages),
         inputs=tuple(_input(array, request) for array in request.inputs),
         outputs=tuple(_output(root) for root in request.outputs),
         asked=request.text,

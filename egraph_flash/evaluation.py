@@ -32,6 +32,10 @@ class Value:
     axes: tuple[Axis, ...]
     absent: Array
 
+    def along(self, axes: tuple[Axis, ...]) -> Array:
+        """The array with one dimension for each of these axes, of length 1 where it has none."""
+        return _spread(self.array, self.axes, axes)
+
 
 def evaluate(
     expr: Any,

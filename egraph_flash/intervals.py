@@ -168,7 +168,7 @@ class _Reasoning:
         """The span of term <= most."""
         if term.head == "Idx":
             low, high = self.bounds(most)
-            return Span(Interval(None, high + 1), Interval(None, low + 1))
+            return Span(Interval(None, _tidy(high + 1)), Interval(None, _tidy(low + 1)))
         if term.head == "FloorDiv" and term.args[1].head == "Num":
             size = term.args[1].args[0]
             return self.at_most(term.args[0], most * size + (size - 1))
@@ -182,7 +182,7 @@ class _Reasoning:
         """The span of least <= term."""
         if term.head == "Idx":
             low, high = self.bounds(least)
-            return Span(Interval(low, None), Interval(high, None))
+            return Span(Interval(_tidy(low), None), Interval(_tidy(high), None))
         if term.head == "FloorDiv" and term.args[1].head == "Num":
             return self.at_most(least * term.args[1].args[0], term.args[0])
         if term.head == "Min2":
@@ -268,6 +268,25 @@ def _union(a: Span, b: Span) -> Span:
     elif b.full is NOTHING or a.full is NOTHING:
         full = a.full if b.full is NOTHING else b.full
     return Span(a.live | b.live, full)
+
+
+def _tidy(term: Any) -> Any:
+    """A sum as people write it: what is added first, and no terms that cancel."""
+    form = affine(term)
+    parts = [(make("Idx", axis), scale) for axis, scale in form.axes] + list(form.terms)
+    parts = sorted(parts, key=lambda part: part[1] < 0)
+    if not parts:
+        return make("Num", float(form.constant))
+    total: Any = None
+    for part, scale in parts:
+        size = part if abs(scale) == 1 else abs(scale) * part
+        if total is None:
+            total = size if scale > 0 else -size
+        else:
+            total = total + size if scale > 0 else total - size
+    if not form.constant:
+        return total
+    return total + form.constant if form.constant > 0 else total - -form.constant
 
 
 def _both(choose: Any, a: End, b: End) -> End:

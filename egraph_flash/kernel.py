@@ -187,6 +187,25 @@ class Kernel:
 
         return self._for(bind(self.record, arrays, out))
 
+    def check(self, /, **arrays: Any) -> None:
+        """Raise InputError where integer inputs lead outside of an array: page numbers, offsets.
+
+        A call with arrays in host memory does this by itself. One with arrays on a GPU does not,
+        since it would have to wait for them; this copies them to the host first.
+        """
+        from .binding import bind
+
+        self._check_data(bind(self.record, arrays, None))
+
+    def _check_data(self, bound: Bound) -> None:
+        if not self.record.checks:
+            return
+        from .data_checks import arrays_of, check_data
+        from .runtime.arrays import on_host
+
+        held = {name: on_host(bound.inputs[name]) for name in arrays_of(self.record.checks)}
+        check_data(self.name, self.record.checks, held, bound.lengths)
+
     def _for(self, bound: Bound) -> Kernel:
         if not bound.alignments:
             return self
@@ -208,6 +227,8 @@ class Kernel:
         from .binding import bind
 
         bound = bind(self.record, arrays, out)
+        if bound.device is None:
+            self._check_data(bound)
         backend = execution.choose(self.record, bound, forced)
         variant = self._for(bound)
         record, plan = variant.record, variant.record.plan.at(bound.lengths, bound.strides)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from .data_checks import Check
 from .dtypes import DTYPES, Dtype
 from .open_plan import (
     BufferMap,
@@ -162,6 +163,7 @@ class Record:
     passes: int
     tile: str
     plan: OpenPlan
+    checks: tuple[Check, ...]
     inputs: tuple[Spec, ...]
     outputs: tuple[Spec, ...]
     asked: str
@@ -202,6 +204,7 @@ def to_json(record: Record) -> str:
             "passes": record.passes,
             "tile": record.tile,
             "ptx": record.plan.ptx,
+            "checks": [asdict(check) for check in record.checks],
             "launches": [_launch_fields(launch) for launch in record.plan.launches],
             "hints": dict(record.plan.hints),
             "buffers": [
@@ -233,6 +236,7 @@ def from_json(text: str) -> Record:
         passes=read["passes"],
         tile=read["tile"],
         plan=OpenPlan(read["ptx"], read["target"], launches, buffers, read["hints"]),
+        checks=tuple(Check(**check) for check in read["checks"]),
         inputs=tuple(map(_read_spec, read["inputs"])),
         outputs=tuple(map(_read_spec, read["outputs"])),
         asked=read["asked"],

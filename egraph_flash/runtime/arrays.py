@@ -208,3 +208,16 @@ def _interface_view(array: Any) -> View:
         writable=not readonly,
         source=array,
     )
+
+
+def on_host(found: View) -> Array:
+    """The elements in host memory; for an array on a GPU a copy, once all work there is done."""
+    if found.host is not None:
+        return found.host
+    assert found.device is not None, "an array is on the host or on a GPU"
+    held = np.empty(found.footprint.size_bytes, np.uint8)
+    with driver.on(found.device):
+        driver.call("cuCtxSynchronize")
+        driver.download(held.ctypes.data, found.address, held.size, 0)
+        driver.synchronize(0)
+    return np.ndarray(found.shape, DTYPES[found.dtype].storage, held, strides=found.strides_bytes)

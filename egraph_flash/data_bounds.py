@@ -1,0 +1,54 @@
+"""Which checks of integer inputs a plan's stages ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .carriers import closure, lift_of
+from .data_checks import Check
+from .expressions import lift
+from .free import free
+from .notation import pretty, text
+from .skipping import end_of_rows, extent_of_fold
+from .stages import Stage
+from .terms import make, subterms
+
+
+def checks_of(stages: Sequence[Stage]) -> tuple[Check, ...]:
+    """Every index that data decides lies in its array, and every length that data gives is one."""
+    return tuple(dict.fromkeys(check for stage in stages for check in _checks(stage)))
+
+
+def _checks(stage: Stage) -> Iterator[Check]:
+    fold, row = stage.roles.fold, stage.roles.row
+    bound = extent_of_fold(stage).bound if fold is not None else None
+    ends = {fold: bound, row: end_of_rows(stage)}
+    for end in ends.values():
+        if end is not None and _reads(end):
+            yield Check("a length", text(end), None, text(lift(1.0)))
+    terms = [lift_of(channel) for channel in closure(stage.channels)]
+    for target in stage.targets:
+        terms += [target.expr, *target.at, *([] if target.where is None else [target.where])]
+    loads = [node for node in subterms(*terms) if node.head == "Load"]
+    loads += [make("Load", target.array, target.at) for target in stage.targets]
+    for load in loads:
+        yield from _of_load(load, ends)
+
+
+def _of_load(load: Any, ends: dict[Any, Any]) -> Iterator[Check]:
+    tensor, indices = load.args
+    for dim, (index, extent) in enumerate(zip(indices, tensor.args[2], strict=True)):
+        if not _reads(index):
+            continue
+        where = lift(1.0)
+        for axis, end in ends.items():
+            if axis in free(index) and end is not None:
+                where = where * (axis.index < end)
+        length = make("Len", make("Ax", f"{tensor.args[0]}_{dim}", extent))
+        size = lift(float(extent.args[0])) if extent.head == "Known" else length
+        yield Check(f"index {dim} of {pretty(tensor)}", text(index), text(size), text(where))
+
+
+def _reads(term: Any) -> bool:
+    return any(node.head == "Load" for node in subterms(term))
