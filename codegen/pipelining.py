@@ -59,6 +59,7 @@ def swept(
     axis: Axis,
     block: int,
     ops: Sequence[Op],
+    early: Sequence[Op],
     plain: Sequence[Op],
     carried: Pairs,
     state: Sequence[Any],
@@ -66,12 +67,13 @@ def swept(
     extent: Extent,
     tiles: Sequence[Any] = (),
 ) -> Sweep:
-    """The same over that part of the axis which a tile needs; `plain` are the operations where
-    what `extent` assumes holds."""
+    """The same over that part of the axis which a tile needs; `plain` are the operations where all
+    holds that `extent` assumes, `early` those where only some of it does."""
     order = _Order(axis, block, choices, streamed(ops, axis, choices, tiles))
     if choices.skew == "off":
-        return order.sweep(extent, tuple(ops), tuple(plain), carried)
-    return order.skewed_sweep(extent, split(ops, state), split(plain, state), carried)
+        return order.sweep(extent, (tuple(ops), tuple(early), tuple(plain)), carried)
+    parts = [split(each, state) for each in (ops, early, plain)]
+    return order.skewed_sweep(extent, parts, carried)
 
 
 def streamed(
@@ -165,42 +167,50 @@ class _Order:
 
     # ---- sweeps ----------------------------------------------------------------------------------
 
-    def sweep(
-        self, extent: Extent, ops: tuple[Op, ...], plain: tuple[Op, ...], carried: Pairs
-    ) -> Sweep:
+    def sweep(self, extent: Extent, parts: tuple[tuple[Op, ...], ...], carried: Pairs) -> Sweep:
+        """`parts` are the operations masked, early and plain."""
         pipes = self.pipes(dict.fromkeys(self.staged, 0))
-        masked = self.group(pipes, Block(0, 0, ops, carried, True, True))
-        return self.swept(extent, pipes, (), masked, self.group(pipes, Block(0, 0, plain, carried)))
+        masked, early, plain = (
+            self.group(pipes, Block(0, 0, ops, carried, not assumes, not assumes))
+            for ops, assumes in zip(parts, (False, False, True), strict=True)
+        )
+        return self.swept(extent, pipes, (), (early, plain, masked))
 
     def skewed_sweep(
-        self,
-        extent: Extent,
-        masked: tuple[list[Op], list[Op]],
-        plain: tuple[list[Op], list[Op]],
-        carried: Pairs,
+        self, extent: Extent, parts: Sequence[tuple[list[Op], list[Op]]], carried: Pairs
     ) -> Sweep:
-        leads = self.leads(*masked)
+        leads = self.leads(*parts[0])
         pipes = self.pipes(leads)
-        first, block, last = (
+        first, masked, last = (
             replace(each, masked=True, masked_ahead=True)
-            for each in self.skew_blocks(*masked, carried, leads)
+            for each in self.skew_blocks(*parts[0], carried, leads)
         )
-        _, fast, _ = self.skew_blocks(*plain, carried, leads)
-        both, fewer = (self.group(pipes, each) for each in (block, fast))
-        end = self.group(pipes, block, last)
-        return self.swept(extent, pipes, (first,), both, fewer, end)
+        early, plain = (self.skew_blocks(*each, carried, leads)[1] for each in parts[1:])
+        early = replace(early, masked=True, masked_ahead=True)
+        bodies = tuple(self.group(pipes, each) for each in (early, plain, masked))
+        return self.swept(extent, pipes, (first,), bodies, self.group(pipes, masked, last))
 
     def swept(
         self,
         extent: Extent,
         pipes: tuple[Pipe, ...],
         before: tuple[Op, ...],
-        masked: tuple[Op, ...],
-        plain: tuple[Op, ...],
+        bodies: tuple[tuple[Op, ...], ...],
         last: tuple[Op, ...] = (),
     ) -> Sweep:
-        ends = (extent.live, extent.full, extent.bound, extent.scan)
-        return Sweep(self.axis, self.block, self.stride, pipes, *ends, before, masked, plain, last)
+        early, plain, masked = bodies
+        return Sweep(
+            self.axis,
+            self.block,
+            self.stride,
+            pipes,
+            *(extent.live, extent.full, extent.bound, extent.scan),
+            before,
+            early,
+            plain,
+            masked,
+            last,
+        )
 
     def group(self, pipes: tuple[Pipe, ...], block: Block, last: Block | None = None) -> Any:
         """A group of blocks alike, from one slot; its last block may be another."""

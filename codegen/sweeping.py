@@ -93,7 +93,8 @@ class _Finder:
         last, stop = self.down(self.high(op.full)), end
         if skewed:  # a group works on the first block of the one after it; the last is apart
             last, stop = last - self.group, end - self.group
-        plain = self.named(self.within(self.up(self.low(op.full)), begin, stop))
+        # before the first plain group everything holds that holds before the last
+        plain = self.named(self.within(minimum(self.up(self.low(op.full)), last), begin, stop))
         masked = self.named(self.within(last, plain, stop))
         given = None
         if op.bound is not None:
@@ -172,7 +173,7 @@ class Sweeping(Stream):
         for op in loop.before:
             self.block(op)
         if any(end is not None for end in (loop.full.low, loop.live.low, loop.scan)):
-            self.groups(counter, limits.begin, limits.plain, loop.masked, 1)
+            self.groups(counter, limits.begin, limits.plain, loop.early, 1)
         typical = max(loop.axis.size // self.stride, 1)
         self.groups(counter, limits.plain, limits.masked, loop.plain, typical)
         if not loop.last:

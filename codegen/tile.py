@@ -271,10 +271,10 @@ class Sweep:
     """The serial level of a tower whose first and last blocks each tile finds when it runs.
 
     Groups of `stride` blocks from the first that `live` reaches to the last are worked on: `plain`
-    where `full` holds for a whole group, `masked` elsewhere. `before` runs once ahead of the first
-    group; `last`, if there is one, is what the last group is. A tile without live elements does
-    nothing. Past `bound` memory may hold anything; None: there the axis ends. `scan` narrows the
-    two down further, by data.
+    where `full` holds for a whole group, `early` before it, `masked` after it. `before` runs once
+    ahead of the first group; `last`, if there is one, is what the last group is. A tile without
+    live elements does nothing. Past `bound` memory may hold anything; None: there the axis ends.
+    `scan` narrows the two down further, by data.
     """
 
     axis: Axis
@@ -286,8 +286,9 @@ class Sweep:
     bound: Any | None
     scan: Truth | None
     before: tuple[Any, ...]
-    masked: tuple[Any, ...]
+    early: tuple[Any, ...]
     plain: tuple[Any, ...]
+    masked: tuple[Any, ...]
     last: tuple[Any, ...]
 
     def __str__(self) -> str:
@@ -297,6 +298,7 @@ class Sweep:
         lines += [f"  where {pretty(self.scan.may)}"] if self.scan is not None else []
         for name, ops in (
             ("first", self.before),
+            ("before that", self.early),
             (f"within {self.full}", self.plain),
             ("elsewhere", self.masked),
             ("last", self.last),
@@ -362,7 +364,7 @@ def walk(ops: tuple[Op, ...]) -> Iterator[Op]:
         if isinstance(op, Loop):
             yield from walk((*op.before, *op.body, *op.after))
         elif isinstance(op, Sweep):
-            yield from walk((*op.before, *op.masked, *op.plain, *op.last))
+            yield from walk((*op.before, *op.early, *op.plain, *op.masked, *op.last))
         elif isinstance(op, Ahead | Block):
             yield from walk(op.ops)
 

@@ -148,8 +148,11 @@ class _Writer:
         if is_static(self.stage, self.choices):
             return pipelined(fold, block, ops, carried, state, self.choices, tiles)
         extent = part_of_fold(self.stage, self.choices)
-        plain = [changed(op, lambda expr: assume(expr, extent.assumed)) for op in ops]
-        return swept(fold, block, ops, plain, carried, state, self.choices, extent, tiles)
+        early, plain = (
+            [changed(op, lambda expr: assume(expr, held)) for op in ops]  # noqa: B023
+            for held in (extent.early, extent.assumed)
+        )
+        return swept(fold, block, ops, early, plain, carried, state, self.choices, extent, tiles)
 
     def body(self) -> list[Op]:
         """The operations that merge one block of the fold into the state."""

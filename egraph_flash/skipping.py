@@ -24,6 +24,8 @@ class Extent:
     """Where along its fold a tile of a stage has elements that count (`live`), and where all the
     conditions `assumed` hold for all of its rows (`full`).
 
+    `early` are those of them that hold for all elements before the end of `full`.
+
     Past `bound`, if there is one, no row has elements that count: it is a length given in a mask,
     and what memory holds past it is never used.
     """
@@ -31,6 +33,7 @@ class Extent:
     live: Interval
     full: Interval
     assumed: Conjuncts
+    early: Conjuncts = _NONE
     bound: Any | None = None
     scan: Truth | None = None  # what a tile finds out about each element, where that takes data
 
@@ -46,14 +49,13 @@ def extent_of_fold(stage: Stage) -> Extent:
         live = live & holds
         if row is None or row not in free(condition):
             given = given & holds
-    full, assumed = ALL, []
-    for condition in conditions(stage):
-        found = span_of(condition, fold, row)
-        if _is_empty(found.full):
-            continue
-        full = full & found.full
-        assumed.append(condition)
-    return Extent(live, full, frozenset(assumed), given.high)
+    found = {condition: span_of(condition, fold, row).full for condition in conditions(stage)}
+    found = {condition: full for condition, full in found.items() if not _is_empty(full)}
+    full = ALL
+    for each in found.values():
+        full = full & each
+    early = frozenset(condition for condition, each in found.items() if each.low is None)
+    return Extent(live, full, frozenset(found), early, given.high)
 
 
 @lru_cache(maxsize=256)
@@ -112,7 +114,7 @@ def part_of_fold(stage: Stage, choices: Choices) -> Extent:
     if choices.skip != "none":
         return found
     up_to = Interval(None, found.bound)
-    return Extent(up_to, up_to, frozenset(), found.bound)
+    return Extent(up_to, up_to, _NONE, _NONE, found.bound)
 
 
 @lru_cache(maxsize=256)
