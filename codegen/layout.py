@@ -14,8 +14,9 @@ from .context import Context
 from .expression import compute, whole
 from .frames import ALONE, Frame, Side, column_offsets, lane_steps, repeat, row_offsets
 from .ptx import Register
-from .tile import Contract, TileProgram, walk
+from .tile import Contract, TileProgram
 from .values import Value
+from .walking import walk
 
 
 class Layout:

@@ -21,12 +21,12 @@ from .expression import compute, real, truth
 from .folds import fold_across, fold_lanes, fold_rows, inner_fold
 from .frames import Frame, Side
 from .layout import Layout
-from .memory import store_values
 from .operands import select
 from .peephole import paired
 from .ptx import Entry, Param
 from .rebase import rebase
 from .residency import PRODUCER_THREADS, Residency
+from .stores import store_values
 from .streaming import Stream
 from .sweeping import sweep
 from .tile import (
@@ -43,11 +43,11 @@ from .tile import (
     Store,
     Sweep,
     TileProgram,
-    walk,
 )
 from .tiles import Pair, Persistent, TilesInTurn
 from .turns import begin_turns, own_turn
 from .values import Value
+from .walking import walk
 
 
 @dataclass(frozen=True)

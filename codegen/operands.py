@@ -13,9 +13,10 @@ from .drains import Held, drained
 from .expression import compute, real
 from .frames import Frame, atoms_along, fragment
 from .lanes import LaneMap
-from .memory import Place, access, load_values, load_words, pack, unpacked
+from .memory import Place, access, load_values, load_words, unpacked
 from .ptx import Address, Register
 from .slabs import CHUNK_BYTES, SlabLayout
+from .stores import pack
 from .values import Value, constant, each
 
 Fragments = dict[tuple[int, int], list[Register]]  # by the atom's place: (row, column) of atoms

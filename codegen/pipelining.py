@@ -27,8 +27,8 @@ from .tile import (
     RowFold,
     Slab,
     Sweep,
-    read_by,
 )
+from .walking import read_by
 
 Pairs = tuple[tuple[Any, Any], ...]
 

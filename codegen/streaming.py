@@ -19,8 +19,9 @@ from .rebase import keep
 from .residency import PRODUCER_REGISTERS, Residency
 from .rings import Course, Extent, Ring, hold_once
 from .staging import Moving, Position, Staging, bytes_of, only
-from .tile import Acquire, Ahead, Block, Loop, Rebase, Release, Sweep, TileProgram, walk
+from .tile import Acquire, Ahead, Block, Loop, Rebase, Release, Sweep, TileProgram
 from .tiles import TILE_DONE
+from .walking import walk
 
 
 class Kernel(Protocol):

@@ -17,8 +17,9 @@ from .scanning import Block as Threads
 from .scanning import bind_ends, scan_fold
 from .staging import Moving
 from .streaming import Kernel, Stream
-from .tile import Block, Sweep, walk
+from .tile import Block, Sweep
 from .values import Value
+from .walking import walk
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..axes import Axis
@@ -14,7 +13,6 @@ from ..monoids import MONOIDS
 from ..notation import pretty
 from ..roles import Contraction, Roles
 from ..stages import Target
-from ..terms import subterms
 
 # one value a row; a tile row × fold; row × column; and row × one atom of columns that are alike
 Shape = Literal["rows", "inner", "outer", "ones"]
@@ -355,52 +353,3 @@ class TileProgram:
             f"columns {self.roles.column} by {self.outer}; fold {self.roles.fold}"
         )
         return "\n".join([head, *(f"  {line}" for line in lines_of(self.ops))])
-
-
-def walk(ops: tuple[Op, ...]) -> Iterator[Op]:
-    """Every operation, those inside of others included, in order."""
-    for op in ops:
-        yield op
-        if isinstance(op, Loop):
-            yield from walk((*op.before, *op.body, *op.after))
-        elif isinstance(op, Sweep):
-            yield from walk((*op.before, *op.early, *op.plain, *op.masked, *op.last))
-        elif isinstance(op, Ahead | Block):
-            yield from walk(op.ops)
-
-
-def changed(op: Any, change: Callable[[Any], Any]) -> Any:
-    """A plain operation with its expressions changed."""
-    if isinstance(op, Map | Store):
-        return replace(op, expr=change(op.expr))
-    if isinstance(op, InnerFold):
-        return replace(op, red=change(op.red))
-    if isinstance(op, Contract):
-        found = op.contraction
-        sides = Contraction(found.depth, change(found.left), change(found.right))
-        return replace(op, contraction=sides)
-    if isinstance(op, Rebase):
-        moved = tuple((tile, shape, change(expr)) for tile, shape, expr in op.moved)
-        return replace(op, moved=moved)
-    return op
-
-
-def read_by(op: Op) -> set[Any]:
-    """The tiles that a plain operation reads."""
-    if isinstance(op, RowFold | LaneFold | FirstColumn):
-        return {op.tile}
-    if isinstance(op, AcrossLanes):
-        return {op.part}
-    if isinstance(op, Rebase):
-        return {op.base, op.part, *(v for tile, _, expr in op.moved for v in (tile, *_vars(expr)))}
-    if isinstance(op, Contract):
-        found = {*_vars(op.contraction.left), *_vars(op.contraction.right)}
-        held = (op.start, op.handoff, op.ones[1] if op.ones else None)
-        return found | {each for each in held if each is not None}
-    if isinstance(op, InnerFold):
-        return _vars(op.red)
-    return _vars(op.expr) if isinstance(op, Map | Store) else set()
-
-
-def _vars(expr: Any) -> set[Any]:
-    return {node for node in subterms(expr) if node.head == "Var"}

@@ -40,8 +40,8 @@ from .tile import (
     Store,
     Sweep,
     TileProgram,
-    changed,
 )
+from .walking import changed
 
 
 def tile_program(
