@@ -41,7 +41,7 @@ def _compute(ctx: Context, term: Any, frame: Frame) -> Value:
     if head == "Len":
         length = ctx.length(term.args[0])
         return constant(length) if isinstance(length, int) else Value("scalar", "s32", (length,), 0)
-    if head == "Load" and term in ctx.held:
+    if head == "Load" and term in ctx.held and ctx.held[term].lanes is not None:
         from .drains import held_tile
 
         return held_tile(ctx, term, frame)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from egraph_flash import Axis, Tensor, exp, f16, f32, log
+from egraph_flash import Axis, Tensor, exp, f16, f32, i32, log, tanh, where
 from egraph_flash.knobs import KNOBS
 from tests.support.forms import attention
 from tests.support.live import live
@@ -22,6 +22,7 @@ VALUES = {
     "SUM": ["block", "lane", "ones"],
     "EXP": ["ex2", "fold", "accurate", "poly1", "poly3"],
     "START": ["zero", "base"],
+    "TANH": ["exp", "approx"],
     "REGS": ["r255/b1", "r200/b2"],
 }
 BOXES = {"STAGE": "d2/tma/ring", "SLAB": "xor", "HANDOFF": "repack", "HOIST": "registers"}
@@ -33,6 +34,7 @@ m, n, d, e, short = Axis.many(m=70, n=296, d=32, e=32, short=20)
 q, k = Tensor("q", (m, d), f16), Tensor("k", (n, d), f16)
 v, a = Tensor("v", (n, e), f16), Tensor("a", (m, n), f16)
 x, y = Tensor("x", (m, n), f32), Tensor("y", (m,), f32)
+place = Tensor("place", (n,), i32)
 s = (q * k).sum(d)
 thin = (Tensor("q", (m, short), f16) * Tensor("k", (n, short), f16)).sum(short)
 weights = exp(s - s.max(n))
@@ -65,6 +67,16 @@ CASES: dict[str, tuple[Any, dict[str, str], set[str]]] = {
         {*STREAMS, "HANDOFF"} - {"HOIST"},
     ),
     "one depth step": ((abs(q - k).sum(d) * v).sum(n), BOXES, {*STREAMS, "HANDOFF"} - {"HOIST"}),
+    "masked kernel sum": (
+        (where((n.index <= m.index) & (place[m] == place), exp(-abs(s)), 0.0) * v).sum(n),
+        {**BOXES, "SKIP": "index"},
+        {*BODY, "HANDOFF", "EXP", "SKIP", "ORDER"},
+    ),
+    "bounded kernel sum": (
+        (exp(5.0 * tanh(s)) * v).sum(n),
+        BOXES,
+        {*BODY, "HANDOFF", "EXP", "TANH"},
+    ),
     "sum of rows": (x.sum(n) * exp(y), {}, {"SUM", "GRID", "REGS"}),
     "log-sum-exp of rows": (
         x.max(n) + log(exp(x - x.max(n)).sum(n)),
