@@ -111,6 +111,11 @@ def _integral(value: Value) -> bool:
     return value.type == "s32"
 
 
+def _only_whole(value: Value) -> bool:
+    """Whether an integral value is an index for sure: as f32 it would be another number."""
+    return value.type == "s32" or float(np.float32(value.words[0])) != value.words[0]
+
+
 def whole(value: Value) -> Value:
     """An index as s32."""
     if value.is_constant:
@@ -140,7 +145,7 @@ def _register(ctx: Context, word: Any) -> Register:
     if isinstance(word, Register):
         return word
     register = ctx.builder.new("f32" if isinstance(word, float) else "b32")
-    ctx.builder.move(register, word)
+    ctx.builder.move(register, word if isinstance(word, float) else word % 2**32)
     return register
 
 
@@ -152,7 +157,7 @@ def _where(ctx: Context, operands: tuple[Value, ...], frame: Frame) -> Value:
     if condition.is_constant:
         return chosen if condition.words[0] else otherwise
     test = truth(ctx, condition, frame)
-    if _integral(chosen) and _integral(otherwise) and "s32" in (chosen.type, otherwise.type):
+    if all(map(_integral, (chosen, otherwise))) and any(map(_only_whole, (chosen, otherwise))):
         row, values, type_ = "selp_s32", (whole(chosen), whole(otherwise)), "s32"
     else:
         row, type_ = "selp_f32", "f32"

@@ -195,6 +195,14 @@ def test_bounds_within_a_tile() -> None:
     assert bounds(N.index <= M.index, {N: (6, 7), M: (2, 3)}) == (0, 0)
 
 
+def test_an_axis_without_elements_leads_nowhere() -> None:
+    """Keys that are not there are read by no head, whatever the arithmetic of their index."""
+    h, n = Axis.many(h=4, n=0)
+    keys = Tensor("k", (Axis("g", 2), n), f32)
+    assert keys[h // 2, n].axes == (h, n)
+    assert keys[h // 2, n + 3].axes == (h, n)
+
+
 # ---- errors: each says what, got, wanted ---------------------------------------------------------
 
 _OTHER = Tensor("z", (Axis("n", 9),), f32)
