@@ -79,7 +79,8 @@ def bounds(term: Any, within: dict[Axis, Bounds] | None = None) -> Bounds:
             return within[axis]
         return (0, max(axis.size - 1, 0)) if axis.extent.head == "Known" else (0, float("inf"))
     if term.head == "Len":
-        return 0, float("inf")
+        known = term.args[0].extent.head == "Known"
+        return (term.args[0].size,) * 2 if known else (0, float("inf"))
     combine = _INTERVALS.get(term.head)
     if combine is None:
         return UNBOUNDED

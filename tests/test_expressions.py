@@ -184,6 +184,8 @@ def test_how_terms_print(term: Any, written: str) -> None:
         (N.index < 8, 1, 1),
         (N.index < 0, 0, 0),
         (N.index <= M.index, 0, 1),
+        (make("Len", N), 8, 8),
+        (make("Len", Axis("t", "seq", hint=4)), 0, inf),
     ],
 )
 def test_bounds(index: Any, low: float, high: float) -> None:
