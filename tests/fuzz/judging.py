@@ -136,7 +136,12 @@ class Bounds:
         return spread, smallest
 
     def told(self, name: str) -> Array:
-        """Rows about which the meaning is told: no mask hides from them what is no number."""
+        """Rows about which the meaning is told.
+
+        Not those from which a mask hides what is no number, and not those all of whose scores are
+        -inf by the arithmetic of inputs: the meaning says NaN, a kernel cannot tell such a row
+        from one that a mask leaves nothing, which is 0.
+        """
         case, o = self.built.case, self.built.operands
         if case.values != "wild":
             return np.asarray(True)
@@ -146,13 +151,17 @@ class Bounds:
         if self.built.seen is not None:
             axes = tuple(o.axis(a) for a in "bhmn")
             zero = sum(axis.index * 0 for axis in axes)
-            every = (self.built.seen + zero).order(*axes)
-            seen = evaluate(every, self.given, lengths=_lengths(self.built))
+            seen = self._meaning((self.built.seen + zero).order(*axes))
         rows = ~(key & (seen == 0)).any(-1)  # [b, h, m]
+        top, total = (self._meaning(self.built.meanings[each]) for each in ("top", "total"))
+        rows = rows & ~(np.isneginf(top) & np.isnan(total))
         if name in ("o", "sums"):
             places = ["bhme".index(axis) for axis in order_of(case, name)]
             return np.asarray(rows[..., None].transpose(places))
         return np.asarray(rows)
+
+    def _meaning(self, expression: Any) -> Array:
+        return np.asarray(evaluate(expression, self.given, lengths=_lengths(self.built)))
 
 
 def _real(built: Built, given: Arrays, name: str) -> Array:
