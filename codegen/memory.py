@@ -244,8 +244,19 @@ def grouped(found: Access, frame: Frame, size_bytes: int) -> list[list[Element]]
     return [
         run
         for elements in by_base.values()
-        for run in _runs(elements, found.align_bytes, frame, size_bytes)
+        for some in _apart(elements)
+        for run in _runs(some, found.align_bytes, frame, size_bytes)
     ]
+
+
+def _apart(elements: list[Element]) -> list[list[Element]]:
+    """All elements, or row by row where rows lie at one place, as along an axis of length 1."""
+    if len({element.offset_bytes for element in elements}) == len(elements):
+        return [elements]
+    rows: dict[int, list[Element]] = {}
+    for element in elements:
+        rows.setdefault(element.place[0], []).append(element)
+    return list(rows.values())
 
 
 def _runs(

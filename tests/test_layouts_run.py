@@ -111,6 +111,19 @@ def test_heads_may_be_expanded() -> None:
     check(kernel(), {"q": dense, "k": bshd, "v": expanded}, None)
 
 
+def test_one_key_is_copied_in_runs_as_many_are() -> None:
+    """Rows past the only key lie where it does, as its stride is a call's: 16 bytes at a time."""
+    one, wide = Axis.many(n=1, e=96)
+    keys, held = Tensor("k", (b, h, one, d), f16), Tensor("v", (b, h, one, wide), f16)
+    expr = (softmax((Q * keys).sum(d), one) * held).sum(one)
+    made = optimize(expr, "sm_120", {"STAGE": "d2/cp/ring"})
+    v = np.random.default_rng(4).standard_normal((2, 2, 1, 96)).astype(np.float16)
+    given = {"q": values()["q"], "k": values()["k"][:, :, :1].copy()}
+    laid = sliced(0, 8)(v.shape, v).view
+    found = made.run(backend="sim", **given, v=laid)
+    np.testing.assert_array_equal(found, np.broadcast_to(v, (2, 2, 20, 96)))
+
+
 def test_views_of_one_buffer() -> None:
     """q, k, v and the output interleaved in one array, as [b, s, 4, h, d]."""
     whole = poison(2, 20, 4, 2, 16)
