@@ -141,7 +141,7 @@ def test_one_key_is_loaded_wherever_a_mask_is_needed() -> None:
     query, keys = Tensor("q", (b, h, row, d), f16), Tensor("k", (b, h, one, d), f16)
     scores = where(window(row, one, left=12), (query * keys).sum(d), -inf)
     expr = (softmax(scores, one) * Tensor("v", (b, h, one, e), f16)).sum(one)
-    pins = {"STAGE": "d0", "HOIST": "registers", "SKIP": "index"}
+    pins = {"TILE@d": "a:mma_m16n8k16_f16/w2x1/f1x4/k1", "STAGE": "d0", "SKEW": "off"}
     made = optimize(expr, "sm_120", pins)
     given = {name: values()[name][:, :, :1].copy() for name in "qkv"}
     laid = sliced(1, 6)(given["k"].shape, given["k"]).view

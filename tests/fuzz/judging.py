@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from egraph_flash import evaluate
+from egraph_flash import evaluate, where
 from egraph_flash.dtypes import DTYPES, Array, Dtype
 from egraph_flash.record import Spec
 
@@ -151,7 +151,7 @@ class Bounds:
         if self.built.seen is not None:
             axes = tuple(o.axis(a) for a in "bhmn")
             zero = sum(axis.index * 0 for axis in axes)
-            seen = self._meaning((self.built.seen + zero).order(*axes))
+            seen = self._meaning((where(self.built.seen, 1.0, 0.0) + zero).order(*axes))
         rows = ~(key & (seen == 0)).any(-1)  # [b, h, m]
         top, total = (self._meaning(self.built.meanings[each]) for each in ("top", "total"))
         rows = rows & ~(np.isneginf(top) & np.isnan(total))

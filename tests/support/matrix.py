@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from tests.fuzz.cases import Case, read_case
 from tests.fuzz.trials import Trial
@@ -32,8 +34,7 @@ SCORES = {
     "table": "steps=scale:0.125+table:6",
     "sink": "steps=scale:0.125 sink=heads",
     "sink_zero": "steps=scale:0.125 mask=window:9:0 sink=zero",
-    "above": "steps=scale:0.125+add:100.0 mask=causal",
-    "below": "steps=scale:0.125+add:-100.0 sink=rows",
+    "sink_rows": "steps=scale:0.125 mask=causal sink=rows",
     "everything": "steps=scale:0.125+table:4+cap:20.0+alibi sink=heads "
     "mask=and(or(window:20:0,prefix:4),and(documents,keep:bmn))",
     "unforeseen": "steps=scale:0.25+sigmoid+root+log+pick:3 "
@@ -45,8 +46,8 @@ SHAPES = {f"{m}x{n}": f"m={m} n={n}" for m, n in
           ((1, 64), (8, 8), (16, 16), (37, 64), (64, 37), (64, 64), (16, 130), (130, 16), (1, 1),
            (5, 0), (0, 5))}  # fmt: skip
 DEPTHS = {f"{d}/{e}": f"d={d} e={e}" for d, e in
-          ((8, 8), (16, 16), (24, 24), (40, 40), (64, 64), (72, 72), (80, 80), (96, 96),
-           (128, 128), (192, 192), (256, 256), (64, 32), (32, 80), (192, 128))}  # fmt: skip
+          ((8, 8), (16, 64), (24, 24), (40, 40), (64, 64), (72, 72), (80, 32), (96, 96),
+           (128, 128), (192, 192), (256, 256))}  # fmt: skip
 DTYPES = {f"{dtype}>{cast}": f"dtype={dtype} cast={cast}"
           for dtype in ("f16", "bf16", "f32") for cast in ("same", "f16", "bf16", "f32")
           if dtype != cast}  # fmt: skip
@@ -74,11 +75,10 @@ def materialized(case: Case) -> Pins:
 
 
 def cuda_cores(case: Case) -> Pins:
-    columns = min(case.e, 128)
-    return {
-        "TILE@d": f"a:fma_f32/w4x1/f1x8/k{min(8, case.d)}",
-        "TILE@n": f"a:fma_f32/w4x1/f1x{columns}/k8",
-    }
+    tile = {"TILE@d": f"a:fma_f32/w4x1/f1x8/k{min(8, case.d)}"}
+    if {"o", "sums"} & set(case.outputs):
+        tile["TILE@n"] = f"a:fma_f32/w4x1/f1x{min(case.e, 128)}/k8"
+    return tile
 
 
 def tensor_cores(case: Case, **more: str) -> Pins:
@@ -101,7 +101,7 @@ SCHEDULES: dict[str, Callable[[Case], Pins]] = {
     "cp_ring": pinned(STAGE=RING),
     "tma_ring": pinned(STAGE="d2/tma/ring"),
     "skewed": pinned(STAGE=RING, SKEW="on"),
-    "lazy": pinned(STAGE=RING, BASE="lazy", EXP="fold", SUM="lane"),
+    "lazy": pinned(STAGE=RING, BASE="lazy"),
     "persistent": pinned(STAGE=RING, GRID="persistent"),
     "unskipped": pinned(SKIP="none"),
     "by_index": pinned(SKIP="index"),
@@ -110,56 +110,177 @@ SCHEDULES: dict[str, Callable[[Case], Pins]] = {
     "paired": pinned(SKIP="index", ORDER="pair"),
     "folded": pinned(SKIP="index", ORDER="fold"),
 }
+FAR = {
+    "above": "steps=scale:0.125+add:100.0 mask=causal",
+    "below": "steps=scale:0.125+add:-100.0",
+    "near_the_limit": "steps=scale:1.0 mask=causal values=large",
+    "peaked": "steps=scale:1.0 values=peaked",
+}
 FACTORS: dict[str, Mapping[str, object]] = {
     "scores": SCORES, "heads": HEADS, "shape": SHAPES, "depth": DEPTHS, "dtype": DTYPES,
     "outputs": OUTPUTS, "lay": LAYS, "open": OPEN, "values": VALUES, "schedule": SCHEDULES,
 }  # fmt: skip
-LARGEST = 3 * 2**16  # of b h m n (d + e): multiplications, for the simulator's sake
+LARGEST = 2**21  # of b h m n (d + e): multiplications, for the simulator's sake
 
 
 def case_of(row: Mapping[str, str]) -> Case:
     """The case of a row; factors that it leaves out are as usual."""
-    words = [FACTORS[name][value] for name, value in row.items() if name != "schedule"]
+    words = [{**FACTORS[name], **FAR}[value] for name, value in row.items() if name != "schedule"]
     return read_case(" ".join(map(str, words)))
 
 
-def trial_of(row: Mapping[str, str], target: str, seed: int) -> Trial:
+def trial_of(row: Mapping[str, str], seed: int, target: str = "sm_120") -> Trial:
     case = case_of(row)
     return Trial(case, target, SCHEDULES[row["schedule"]](case), seed)
 
 
 # ---- what does not go together -------------------------------------------------------------------
 
+TILED = tuple(name for name in SCHEDULES if name not in ("chosen", "materialized"))
+TENSOR = tuple(name for name in TILED if name != "cuda_cores")
+STAGED = ("cp_ring", "tma_ring", "skewed", "lazy", "persistent")
+ORDERED = ("heavy_first", "paired", "folded")
+ROWS_APART = ("causal", "window_left", "bias_rows", "alibi", "keep_heads")
+BY_INDEX = (*ROWS_APART, "window", "window_right", "one_key", "prefix", "length", "sink_zero",
+            "everything", "unforeseen")  # fmt: skip
+BY_DATA = ("documents", "everything")
+MANY_ROWS = ("37x64", "64x64")  # several row tiles, and fold blocks that some of them skip
+MOST_ROWS = ("37x64", "64x37", "64x64", "130x16")  # more than there are heads
+NOTHING = "it changes nothing here"
+
 
 @dataclass(frozen=True)
 class Limit:
-    """Choices that are refused together, and what the refusal says; None: no call can say it."""
+    """Values of two factors that do not go together, and what a refusal of them says.
 
-    applies: Callable[[Case, str, Mapping[str, str]], bool]
+    `says` is None where nothing refuses them, but the test cannot have them.
+    """
+
+    name: str
+    one: Mapping[str, Sequence[str]]
     says: str | None
 
+    def holds(self, row: Mapping[str, str]) -> bool:
+        return all(name in row and row[name] in values for name, values in self.one.items())
 
-ON_TENSOR_CORES = tuple(
-    name for name in SCHEDULES if name not in ("chosen", "materialized", "cuda_cores")
-)
-INDEXED = ("by_index", "heavy_first", "paired", "folded")
+
+def but(factor: str, *values: str) -> list[str]:
+    return [each for each in FACTORS[factor] if each not in values]
+
+
+LIMITS = (
+    Limit("tensor_cores_take_no_f32", {"dtype": [d for d in DTYPES if d.startswith("f32")],
+                                       "schedule": TENSOR}, "does not take its operands"),
+    Limit("no_index_masks", {"scores": but("scores", *BY_INDEX, "documents"),
+                             "schedule": ["by_index", *ORDERED]}, NOTHING),
+    Limit("documents_are_data", {"scores": ["documents"], "schedule": ["by_index"]},
+          "no index arithmetic masks a part of the fold; the nearest legal value is data"),
+    Limit("no_data_masks", {"scores": [s for s in BY_INDEX if s not in BY_DATA],
+                            "schedule": ["by_data"]}, "the nearest legal value is index"),
+    Limit("nothing_masks", {"scores": but("scores", *BY_INDEX, *BY_DATA),
+                            "schedule": ["by_data"]}, NOTHING),
+    Limit("all_rows_alike", {"scores": but("scores", *ROWS_APART), "schedule": ORDERED}, None),
+    Limit("one_row_tile", {"shape": but("shape", *MANY_ROWS), "schedule": ORDERED}, None),
+    Limit("base_is_told", {"outputs": ["top+total+sums"], "schedule": ["lazy"]},
+          "depends on which base is kept; the nearest legal value is vote"),
+    Limit("sink_of_zero_tells_the_base", {"scores": ["sink_zero"], "schedule": ["lazy"]},
+          "depends on which base is kept; the nearest legal value is vote"),
+    Limit("no_base", {"outputs": ["top"], "schedule": ["lazy"]}, NOTHING),
+    Limit("rows_of_8_bytes", {"lay": ["sliced"], "schedule": ["tma_ring"]},
+          "no tensor map describes"),
+    Limit("rows_of_2_bytes", {"lay": ["unaligned"], "schedule": STAGED},
+          "arrays that do not lie as its tensors say"),
+    Limit("nothing_to_stage", {"shape": ["5x0"], "schedule": STAGED}, NOTHING),
+    Limit("heads_are_the_rows", {"outputs": ["lse", "top"], "shape": but("shape", *MOST_ROWS),
+                                 "schedule": TILED}, None),
+    Limit("more_rows_than_keys", {"scores": ["documents", "everything"],
+                                  "shape": ["64x37", "130x16", "5x0"]}, None),
+    Limit("out_is_one_array", {"outputs": but("outputs", "o"), "lay": ["out"]}, None),
+)  # fmt: skip
 
 
 def limit_of(row: Mapping[str, str]) -> Limit | None:
     """The first limit that a row passes; factors that are open pass none."""
-    case = case_of(row)
-    return next((limit for limit in LIMITS if limit.applies(case, row.get("schedule", ""), row)), None)
+    return next((limit for limit in LIMITS if limit.holds(row)), None)
 
 
 def fits(row: Mapping[str, str]) -> bool:
-    return limit_of(row) is None
+    return limit_of(row) is None and _work(row) <= LARGEST
 
 
-LIMITS: list[Limit] = []
+def _work(row: Mapping[str, str]) -> int:
+    """Multiplications, factors that are open counting as little."""
+    return _work_of(row.get("heads", "mha"), row.get("shape", "1x1"), row.get("depth", "8/8"))
+
+
+@functools.cache
+def _work_of(heads: str, shape: str, depth: str) -> int:
+    case = case_of({"heads": heads, "shape": shape, "depth": depth})
+    return case.b * case.h * case.m * case.n * (case.d + case.e)
+
+
+# ---- rows ----------------------------------------------------------------------------------------
+
+USUAL: Row = {"scores": "causal", "heads": "mha", "shape": "37x64", "depth": "64/64",
+              "dtype": "f16>same", "outputs": "o", "lay": "dense", "open": "none",
+              "values": "normal", "schedule": "cp_ring"}  # fmt: skip
+
+
+def name_of(row: Mapping[str, str]) -> str:
+    return "-".join(value for name, value in row.items() if value != "normal")
 
 
 def rows() -> list[Row]:
-    return cover(FACTORS_BY_NAME, fits).rows
+    """Every pair of values of two factors that can be is in some row."""
+    return cover({name: list(values) for name, values in FACTORS.items()}, fits).rows
 
 
-FACTORS_BY_NAME = {name: list(values) for name, values in FACTORS.items()}
+def sweep() -> list[Row]:
+    """The article's own, and scores far from 0: each thing on several schedules."""
+    changes: list[Row] = [
+        {"scores": "plain"}, {"scores": "causal"}, {"scores": "bias"}, {"scores": "bias_heads"},
+        *({"scores": s, "heads": h} for s in ("plain", "causal") for h in ("gqa_4_2", "gqa_16_8")),
+        *({"scores": s, "dtype": "bf16>same"} for s in ("plain", "causal")),
+        *({"scores": s, "outputs": "o+lse"} for s in FAR),
+        *({"scores": "plain", "shape": f"{n}x{n}", "open": "mn"} for n in (8, 16, 37, 64)),
+        *({"scores": s, "shape": "1x64", "heads": h} for s in ("plain", "length")
+          for h in ("mha", "gqa_4_2")),
+    ]  # fmt: skip
+    schedules = ("materialized", "cuda_cores", "cp_ring", "tma_ring")
+    return [{**USUAL, **change, "schedule": name} for change in changes for name in schedules]
+
+
+def exhaustive() -> list[Row]:
+    """Scores, schedules, heads and dtypes all crossed; the other factors take turns."""
+    crossed = ("scores", "schedule", "heads", "dtype")
+    others = [name for name in FACTORS if name not in crossed]
+    made = []
+    for place, values in enumerate(itertools.product(*(FACTORS[name] for name in crossed))):
+        row = dict(zip(crossed, values, strict=True))
+        for name in others:
+            turns = list(FACTORS[name])
+            chosen = (turns[(place + turn) % len(turns)] for turn in range(len(turns)))
+            row[name] = next((each for each in chosen if fits({**row, name: each})), "")
+        if all(row.values()) and fits(row):
+            made.append({name: row[name] for name in FACTORS})
+    return made
+
+
+@dataclass(frozen=True)
+class Refused:
+    name: str
+    row: Row
+    says: str
+
+
+def refusals() -> list[Refused]:
+    """Each limit that something refuses, for every schedule that it is about."""
+    made = []
+    for limit in LIMITS:
+        if limit.says is None:
+            continue
+        ((other, values),) = ((n, v) for n, v in limit.one.items() if n != "schedule")
+        for place, schedule in enumerate(limit.one["schedule"]):
+            row = {**USUAL, other: values[place % len(values)], "schedule": schedule}
+            made.append(Refused(f"{limit.name}-{schedule}", row, limit.says))
+    return made
