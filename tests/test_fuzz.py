@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,16 +13,16 @@ from hypothesis import HealthCheck, given, settings
 
 from egraph_flash import optimize
 from egraph_flash.cli import main
-from egraph_flash.dtypes import bf16, boolean, f16, f32, i32
+from egraph_flash.dtypes import Dtype, bf16, boolean, f16, f32, i32
 from egraph_flash.notation import text
 from tests.fuzz import __main__ as fuzzer
 from tests.fuzz import report, trials
-from tests.fuzz.cases import Built, Case, build, read_case
+from tests.fuzz.cases import Case, build, read_case
 from tests.fuzz.drawing import drawn
 from tests.fuzz.draws import trials as any_trial
 from tests.fuzz.inputs import arrays
 from tests.fuzz.judging import judge
-from tests.fuzz.laying import LAYS, fits, lay
+from tests.fuzz.laying import AROUND, LAYS, fits, lay
 from tests.fuzz.shrinking import shrunk
 from tests.fuzz.trials import Outcome, Trial, read_trial, run
 
@@ -32,7 +33,6 @@ USUAL = "m=20 n=24 d=16 e=16 steps=scale:0.25 mask=causal outputs=o+lse+total"
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_drawn_cases_are_right_or_refused(part: int, seed: int) -> None:
-    warnings.simplefilter("error")
     for trial in drawn(EACH, seed):
         outcome = run(trial)
         assert not outcome.is_failure, f"{outcome.kind}: {outcome.why}\n{trial}"
@@ -80,19 +80,28 @@ def test_commands_that_repeat_no_case() -> None:
 
 @pytest.mark.parametrize("kind", LAYS)
 @pytest.mark.parametrize("dtype", [f16, bf16, f32, i32, boolean], ids=str)
-def test_arrays_lie_in_poison(kind: str, dtype: object) -> None:
+def test_arrays_lie_in_poison(kind: str, dtype: Dtype) -> None:
     shape = (2, 3, 5, 8)
-    view = lay(kind, shape, dtype)  # type: ignore[arg-type]
+    view = lay(kind, shape, dtype)
     assert view.shape == shape
     assert fits(kind, view.ndim)
     assert view.strides[-1] == view.itemsize
-    whole = view
-    while isinstance(whole.base, np.ndarray):
+    whole: Any = view
+    while getattr(whole, "base", None) is not None:  # as_strided has an object in between
         whole = whole.base
-    before = whole.copy()
+    poisoned = dtype.storage.type(0) != whole
+    assert poisoned[AROUND:-AROUND].any()
     view[...] = 0
-    untouched = whole.size - np.count_nonzero(whole != before)
-    assert untouched > 0, "no poison is left around it"
+    touched = 2 * 5 * 8 if kind == "expanded" else view.size
+    assert np.count_nonzero(poisoned) - np.count_nonzero(whole) == touched
+    assert poison_is(dtype, whole[whole != 0])
+
+
+def poison_is(dtype: Dtype, values: Any) -> bool:
+    """Whether all of these are what no result survives."""
+    if dtype.is_real:
+        return bool(np.isnan(dtype.decode(values)).all())
+    return bool((values > 2**29).all()) if dtype.is_integer else bool(values.all())
 
 
 def test_past_given_lengths_there_is_nothing_but_nan() -> None:
@@ -108,25 +117,28 @@ def test_past_given_lengths_there_is_nothing_but_nan() -> None:
 # ---- judging -------------------------------------------------------------------------------------
 
 
-def judged(spelled: str, spoil: object = None) -> tuple[Built, str]:
-    """What the judge says of a right result that something was done to."""
+Spoil = Callable[..., None]
+
+
+def judged(spelled: str, spoil: Spoil | None = None) -> str:
+    """What the judge says of a right result, and of one that something was done to."""
     made = build(read_case(spelled))
     kernel = optimize(made.expression, "sm_120")
     given = arrays(made, np.random.default_rng(3))
     result = kernel.run(backend="sim", **given)
-    if callable(spoil):
-        spoil(*result)
-    return made, str(judge(made, kernel.schedule, kernel.outputs, given, result))
+    assert judge(made, kernel.schedule, kernel.outputs, given, result) is None
+    if spoil is not None:
+        spoil(*(result if isinstance(result, tuple) else (result,)))
+    return str(judge(made, kernel.schedule, kernel.outputs, given, result))
 
 
-def nudge(array: np.ndarray, by: float) -> None:
+def nudge(array: Any, by: float) -> None:
     array[0, 1, 7] += np.asarray(by, array.dtype)
 
 
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (None, "None"),
         (lambda o, lse, total: nudge(o, 0.01), r"o: got .* at \(0, 1, 7, 0\), wants"),
         (lambda o, lse, total: o.fill(np.nan), "o: got nan at"),
         (lambda o, lse, total: o.fill(0), "o: got 0 at"),
@@ -134,36 +146,30 @@ def nudge(array: np.ndarray, by: float) -> None:
         (lambda o, lse, total: nudge(lse, np.inf), r"lse: got inf"),
         (lambda o, lse, total: nudge(total, 0.01), r"total: got .* at \(0, 1, 7\), wants"),
     ],
-    ids=["nothing", "o", "nan", "zero", "lse", "infinite", "total"],
+    ids=["o", "nan", "zero", "lse", "infinite", "total"],
 )
-def test_the_judge_notices(spoil: object, says: str) -> None:
-    _, found = judged(USUAL, spoil)
+def test_the_judge_notices(spoil: Spoil, says: str) -> None:
+    found = judged(USUAL, spoil)
     assert re.match(says, found), found
 
 
 def test_rows_that_see_nothing_are_exactly_nothing() -> None:
-    def spoil(o: np.ndarray, lse: np.ndarray) -> None:
+    def spoil(o: Any, lse: Any) -> None:
         assert (lse[:, :, :4] == -np.inf).all()
         o[0, 0, 2, 3] = 1e-7
 
-    _, found = judged("m=20 n=16 mask=causal outputs=o+lse", spoil)
+    found = judged("m=20 n=16 mask=causal outputs=o+lse", spoil)
     assert found.startswith("o: got 1.19209e-07 at (0, 0, 2, 3), wants 0")
 
 
 def test_many_small_errors_are_worse_than_plain_arithmetic() -> None:
-    """Each within its bound, all on one side: the mean tells."""
+    """Each within its bound, but as far as that goes: the largest and the mean error tell."""
 
-    def spoil(o: np.ndarray) -> None:
-        o += np.float16(2**-11) * np.sign(o) * np.abs(o) * np.float16(1.2)
+    def spoil(o: Any) -> None:
+        o += 3e-4
 
-    made = build(read_case("m=64 n=64 steps=scale:0.25 mask=window:3:0"))
-    kernel = optimize(made.expression, "sm_120")
-    given = arrays(made, np.random.default_rng(3))
-    result = kernel.run(backend="sim", **given)
-    assert judge(made, kernel.schedule, kernel.outputs, given, result) is None
-    result = result + np.float16(1e-3) * np.sign(result)
-    found = str(judge(made, kernel.schedule, kernel.outputs, given, result))
-    assert "error is" in found or "at most" in found
+    found = judged("m=64 n=256 steps=scale:0.1", spoil)
+    assert re.match(r"o: the (largest|mean) error is .*, plain f16 has", found), found
 
 
 def test_what_no_mask_hides_spreads() -> None:
@@ -238,7 +244,9 @@ def test_the_table_counts_what_was_refused(capsys: pytest.CaptureFixture[str]) -
 
 def test_a_reproducer_runs(capsys: pytest.CaptureFixture[str]) -> None:
     line = f'{FILE}:case("{USUAL} lay=q:turned")'
-    main(["run", line, "--seed", "7", "--backend", "sim", "--target", "sm_120"])
+    with pytest.raises(SystemExit) as left:
+        main(["run", line, "--seed", "7", "--backend", "sim", "--target", "sm_120"])
+    assert not left.value.code
     assert "against float64" in capsys.readouterr().out
 
 

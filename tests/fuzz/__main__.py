@@ -8,7 +8,6 @@ import secrets
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -32,6 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.keep is not None:
         given.keep.write_text("".join(f"{trial}\n" for trial in trials))
     print(f"seed {seed}: {len(trials)} cases on {WORKERS} processes", flush=True)
+    if given.compile_for is not None:
+        _compile([trial.on(given.compile_for) for trial in trials])
+        return 0
     started = time.perf_counter()
     source = _on_gpu(trials) if given.backend == "gpu" else _simulated(trials)
     found = list(report.watched(source, len(trials)))
@@ -49,16 +51,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="of the cases; fresh by default")
     parser.add_argument("--keep", type=Path, help="write the commands of all cases to a file")
     parser.add_argument("--again", type=Path, help="the cases of such a file, not new ones")
+    parser.add_argument("--compile-for", metavar="TARGET", help="only fill EGRAPH_FLASH_CACHE")
     parser.add_argument("--shrink", type=int, default=5, help="how many failures to make smaller")
     return parser
 
 
-def _start() -> None:
-    warnings.simplefilter("error")
-
-
 def _simulated(trials: Sequence[Trial]) -> Iterator[tuple[Trial, Outcome]]:
-    with ProcessPoolExecutor(WORKERS, initializer=_start) as pool:
+    with ProcessPoolExecutor(WORKERS) as pool:
         jobs = {pool.submit(run, trial): trial for trial in trials}
         for job in as_completed(jobs):
             yield jobs[job], job.result()
@@ -71,12 +70,17 @@ def _on_gpu(trials: Sequence[Trial]) -> Iterator[tuple[Trial, Outcome]]:
     target = present_target()
     if target is None:
         raise SystemExit("fuzz: no GPU of sm_90 or sm_120 is here; the simulator is --backend sim")
-    with ProcessPoolExecutor(WORKERS, initializer=_start) as pool:
-        here = [trial.on(target) for trial in trials]
-        list(pool.map(prepare_all, here))
-    _start()
+    here = [trial.on(target) for trial in trials]
+    _compile(here)
     for trial in here:
         yield trial, run(trial, "gpu")
+
+
+def _compile(trials: Sequence[Trial]) -> None:
+    """All that the trials need, into the disk cache, on all CPUs."""
+    with ProcessPoolExecutor(WORKERS) as pool:
+        for _ in report.counted(pool.map(prepare_all, trials, chunksize=4), len(trials)):
+            pass
 
 
 def _shrink(trial: Trial, outcome: Outcome, backend: str) -> None:

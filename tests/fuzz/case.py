@@ -1,4 +1,4 @@
-"""For the command line: `egraph-flash run 'tests/fuzz/case.py:case("m=5 mask=causal")' --seed 7`."""
+"""For the command line: `egraph-flash run 'tests/fuzz/case.py:case("m=5")' --seed 7`."""
 
 from __future__ import annotations
 

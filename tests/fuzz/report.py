@@ -24,6 +24,11 @@ def watched(found: Iterable[tuple[Trial, Outcome]], count: int) -> Iterator[tupl
         yield trial, outcome
 
 
+def counted(steps: Iterable[None], count: int) -> Iterable[None]:
+    """The steps, with their progress shown."""
+    return track(steps, "compiling", total=count, console=console, disable=not console.is_terminal)
+
+
 def tell(trial: Trial, outcome: Outcome) -> None:
     console.print(f"{outcome.kind}: {outcome.why}", markup=False, soft_wrap=True)
     console.print(f"  {trial}", markup=False, soft_wrap=True)

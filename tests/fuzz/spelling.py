@@ -50,7 +50,8 @@ def _read(text: str) -> tuple[Part, str]:
     head, *arguments = text[:end].split(":")
     if not head.isidentifier() or not all(arguments):
         raise ValueError(f"part: got {text!r}, wants NAME:argument(part,part)")
-    rest, below = text[end:], []
+    rest = text[end:]
+    below: list[Part] = []
     if rest.startswith("("):
         while rest[:1] in ("(", ",") and (not below or rest[:1] == ","):
             made, rest = _read(rest[1:])

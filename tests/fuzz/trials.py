@@ -7,6 +7,7 @@ import shlex
 import signal
 import time
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from egraph_flash.dtypes import Array
 from egraph_flash.errors import ScheduleError
 from egraph_flash.kernel import Kernel
 from egraph_flash.knobs import KNOBS
+from egraph_flash.notices import SpillWarning
 
 from .cases import Built, Case, build, read_case
 from .inputs import arrays
@@ -102,7 +104,7 @@ def run(trial: Trial, backend: str = "sim") -> Outcome:
 
 def _outcome(trial: Trial, backend: str) -> tuple[str, str]:
     try:
-        with impatience():
+        with impatience(), strictness():
             return _judged(trial, backend)
     except ScheduleError as error:
         if EXPLAINED.search(str(error)):
@@ -171,6 +173,15 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, tuple):
         return all(_same(a, b) for a, b in zip(one, other, strict=True))
     return np.asarray(one).tobytes() == np.asarray(other).tobytes()
+
+
+@contextmanager
+def strictness() -> Iterator[None]:
+    """What warns is a failure; but registers may be spilled on a GPU, which moves no bit."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", SpillWarning)
+        yield
 
 
 @contextmanager

@@ -49,7 +49,7 @@ def test_lanes_loop_as_often_as_each_needs(block: int, grid: int) -> None:
 
 
 def test_a_loop_is_left_lane_by_lane_at_its_end() -> None:
-    """All lanes come, and who goes round again is told by a predicate that the next round writes."""
+    """All lanes come; who goes round again is told by a predicate that the next round writes."""
     body = """
         ld.global.u32 %r0, [%rd50];
         mov.u32 %r1, 0;

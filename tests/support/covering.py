@@ -31,7 +31,7 @@ def cover(factors: Mapping[str, Sequence[str]], fits: Fits) -> Cover:
     (True, [])
     """
     rng = random.Random(SEED)
-    wanted = {pair: None for pair in _pairs_of(factors)}
+    wanted = dict.fromkeys(_pairs_of(factors))
     rows: list[Row] = []
     impossible: list[Pair] = []
     while wanted:
@@ -94,6 +94,8 @@ def _new(
     order = list(factors)
     count = 0
     for other, held in row.items():
-        first, second = sorted(((other, held), (name, value)), key=lambda each: order.index(each[0]))
+        first, second = sorted(
+            ((other, held), (name, value)), key=lambda each: order.index(each[0])
+        )
         count += (first, second) in wanted
     return count
