@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,10 +15,11 @@ from ..errors import ScheduleError
 from ..knobs import Tile
 from ..layouts import alignment_of
 from ..roles import Contraction
-from ..shapes import shape_of
+from ..shapes import shape_of, tiles_of
 from ..stages import Stage
 from .affine import linear
 from .atoms import Atom, atom
+from .lanes import LaneMap
 from .slabs import SlabLayout, slab_layout
 
 BARRIER_BYTES = 8
@@ -37,6 +38,7 @@ class Placed:
     across: Axis
     along: Axis
     offset_bytes: int
+    lanes: LaneMap | None = None  # of a tile of the body, whose places lanes hold as an atom's do
 
     @property
     def name(self) -> str:
@@ -83,6 +85,9 @@ class Arena:
 
     def ring_of(self, load: Any) -> RingPlan | None:
         return next((r for r in self.rings if any(p.load is load for p in r.slabs)), None)
+
+
+Streamed = tuple[Contraction | None, Staging]  # None: a tile of the body
 
 
 @lru_cache(maxsize=4096)
@@ -156,9 +161,9 @@ class _Planner:
 
     # ---- operands --------------------------------------------------------------------------------
 
-    def operands(self) -> tuple[dict[Any, tuple[Contraction, Staging]], dict[Any, Contraction]]:
-        """The operands that are staged slot by slot, and those that are kept."""
-        streamed: dict[Any, tuple[Contraction, Staging]] = {}
+    def operands(self) -> tuple[dict[Any, Streamed], dict[Any, Contraction]]:
+        """What is staged slot by slot, and the operands that are kept."""
+        streamed: dict[Any, Streamed] = {}
         kept: dict[Any, Contraction] = {}
         for found in self.sums.contractions:
             for side in (found.left, found.right):
@@ -170,6 +175,10 @@ class _Planner:
                         streamed[side] = (found, staging)
                 elif self.choices.hoist == "shared":
                     kept[side] = found
+        for load in tiles_of(self.stage):
+            staging = self.choices.staging(str(load.args[0].args[0]))
+            if staging.depth:
+                streamed[load] = (None, staging)
         return streamed, kept
 
     def hands_over(self) -> bool:
@@ -178,13 +187,13 @@ class _Planner:
     def kept(self, load: Any, found: Contraction) -> Placed:
         placed = self.placed(load, found, self.block)
         start = self.take(placed.layout.size_bytes, placed.layout.align_bytes)
-        return Placed(load, placed.layout, placed.across, placed.along, start)
+        return replace(placed, offset_bytes=start)
 
     def ring(
         self,
         staging: Staging,
         loads: list[Any],
-        streamed: Mapping[Any, tuple[Contraction, Staging]],
+        streamed: Mapping[Any, Streamed],
     ) -> RingPlan:
         inside = [found for _, found in self.sums.inner]
         lead = []
@@ -193,19 +202,20 @@ class _Planner:
                 if streamed[load][0] in inside:
                     one = self.placed(load, streamed[load][0], self.block)
                     start = self.take(one.layout.size_bytes, one.layout.align_bytes)
-                    lead.append(Placed(load, one.layout, one.across, one.along, start))
+                    lead.append(replace(one, offset_bytes=start))
         slabs, end, align = [], 0, 128
         for load in loads:
             one = self.placed(load, streamed[load][0], self.block * staging.steps)
             start = -(-end // one.layout.align_bytes) * one.layout.align_bytes
-            slabs.append(Placed(load, one.layout, one.across, one.along, start))
+            slabs.append(replace(one, offset_bytes=start))
             end, align = start + one.layout.size_bytes, max(align, one.layout.align_bytes)
         slot_bytes = -(-end // align) * align
         offset = self.take(slot_bytes * staging.depth, align)
         return RingPlan(staging, tuple(slabs), tuple(lead), offset, slot_bytes, 0, 0)
 
-    def placed(self, load: Any, found: Contraction, block: int) -> Placed:
-        """The slab of an operand: rows along its contiguous axis, over its two axes' extents."""
+    def placed(self, load: Any, found: Contraction | None, block: int) -> Placed:
+        """The slab of an operand, or of a tile of the body: rows along its contiguous axis, over
+        its two axes' extents."""
         extents = self.extents(found, block)
         axes = [axis for axis in load.axes if axis in extents]
         form = linear(load)
@@ -213,14 +223,14 @@ class _Planner:
         if len(axes) != 2 or len(along) != 1:
             raise ScheduleError(
                 f"STAGE@{load.args[0].args[0]}: got a load whose rows are not contiguous along an "
-                f"axis of the contraction over {found.depth}; the nearest legal value is d0"
+                f"axis of its tile; the nearest legal value is d0"
             )
         across = next(axis for axis in axes if axis is not along[0])
         size = DTYPES[load.args[0].args[1]].size_bytes
         layout = slab_layout(self.choices.slab, extents[across], extents[along[0]] * size)
-        return Placed(load, layout, across, along[0], 0)
+        return Placed(load, layout, across, along[0], 0, self.kind.c if found is None else None)
 
-    def extents(self, found: Contraction, block: int) -> dict[Axis, int]:
+    def extents(self, found: Contraction | None, block: int) -> dict[Axis, int]:
         """How far a block of the kernel reaches along each axis of a contraction's operands."""
         kind, roles = self.kind, self.roles
         columns = kind.columns * self.outer.column_atoms * self.outer.column_warps
@@ -228,7 +238,7 @@ class _Planner:
             roles.row: kind.rows * self.inner.row_atoms * self.inner.row_warps,
             roles.column: columns,
         }
-        if found.depth is not roles.fold:
+        if found is not None and found.depth is not roles.fold:
             reach[found.depth] = _rounded(found.depth.size, kind)
         reach[roles.fold] = block
         return {axis: extent for axis, extent in reach.items() if axis is not None}

@@ -22,7 +22,8 @@ class Held:
     """A tile that lies in shared memory: its layout, its axes, where its slot is.
 
     `shift` is how far into the slot's tile the block in hand begins, along `shifted`. `boxed`: a
-    tensor copy brought it, which takes elements past a bound as memory holds them.
+    tensor copy brought it, which takes elements past a bound as memory holds them. `lanes` say
+    how a tile of the body is held, which is no operand.
     """
 
     layout: SlabLayout
@@ -32,6 +33,7 @@ class Held:
     shifted: Axis | None = None
     shift: int = 0
     boxed: bool = False
+    lanes: LaneMap | None = None  # of a tile of the body
 
 
 def drained(
@@ -49,6 +51,22 @@ def drained(
     if held.boxed and (frame.row.strict or frame.column.strict):
         return {place: _cut(ctx, words, frame, lanes, place) for place, words in found.items()}
     return found
+
+
+def held_tile(ctx: Context, load: Any, frame: Frame) -> Value:
+    """A tile of the body that lies in shared memory, as reals."""
+    held, dtype = ctx.held[load], load.args[0].args[1]
+    assert held.lanes is not None, "an operand is no tile"
+    b, columns = ctx.builder, len(frame.column.offsets)
+    words: dict[int, Register] = {}
+    for place, registers in drained(ctx, held, frame, held.lanes).items():
+        elements = fragment(held.lanes, frame, place)
+        for register, *pair in zip(registers, elements[::2], elements[1::2], strict=True):
+            halves = b.many("b16", 2)
+            b.put("mov_unpack_b32", d=halves, a=register)
+            for half, (row, column) in zip(halves, pair, strict=True):
+                words[row * columns + column] = b.op(f"cvt_f32_{dtype}", half)
+    return Value("tile", "f32", tuple(words[at] for at in sorted(words)), b.depth)
 
 
 def _cut(

@@ -9,7 +9,9 @@ import numpy as np
 from ..absence import LOG, ZERO, absence_of
 from ..dtypes import DTYPES
 from ..errors import LoweringError
+from ..indices import bounds
 from ..operators import OPERATORS
+from ..terms import subterms
 from .context import Context
 from .frames import Frame
 from .memory import load_values
@@ -39,6 +41,10 @@ def _compute(ctx: Context, term: Any, frame: Frame) -> Value:
     if head == "Len":
         length = ctx.length(term.args[0])
         return constant(length) if isinstance(length, int) else Value("scalar", "s32", (length,), 0)
+    if head == "Load" and term in ctx.held:
+        from .drains import held_tile
+
+        return held_tile(ctx, term, frame)
     if head == "Load":
         return load_values(ctx, term, frame)
     if head == "Cast":
@@ -47,6 +53,10 @@ def _compute(ctx: Context, term: Any, frame: Frame) -> Value:
         return compute(ctx, term.args[0], frame)
     if head not in OPERATORS:
         raise LoweringError(f"lowering: got {head} inside a pointwise expression: {term}")
+    if head in ("Add", "Sub"):
+        fused = _fused(ctx, term, frame)
+        if fused is not None:
+            return fused
     if head == "Exp":
         from .exponential import exponential
 
@@ -70,7 +80,89 @@ def _compute(ctx: Context, term: Any, frame: Frame) -> Value:
         return emit_each(ctx, INTEGER[head], given, frame, "s32")
     if head not in REAL:
         raise LoweringError(f"lowering: got {head} of real numbers: {term}; wants integers")
-    return _real(ctx, term, tuple(real(ctx, operand, frame) for operand in operands), frame)
+    children = zip(term.args, operands, strict=True)
+    return _real(ctx, term, tuple(_as_real(ctx, *child, frame) for child in children), frame)
+
+
+# ---- sums ----------------------------------------------------------------------------------------
+
+EXACT = 2**24  # whole numbers up to it are floats, and so are their sums and differences below it
+
+
+def _fused(ctx: Context, term: Any, frame: Frame) -> Value | None:
+    """x * y + z of reals in one rounding, where the product has a value for each of the sum's.
+
+    None where the term is no such sum, or where conventions for absent elements may apply.
+    """
+    if absence_of(term, ctx.absent) or any(absence_of(arg, ctx.absent) for arg in term.args):
+        return None
+    whole_tile = ctx.uses(term, frame)
+    for place in (0, 1):
+        product, other = term.args[place], term.args[1 - place]
+        if product.head != "Mul" or product in ctx.bound or ctx.uses(product, frame) != whole_tile:
+            continue
+        if whole_tile != (True, True) or _is_whole(ctx, term, frame):
+            return None
+        x, y, z = (_real_of(ctx, part, frame) for part in (*product.args, other))
+        if term.head == "Sub" and place == 0:
+            z = emit_each(ctx, REAL["Neg"], (z,), frame, "f32")
+        elif term.head == "Sub":
+            shorter = min(x, y, key=lambda value: len(value.words))
+            negated = emit_each(ctx, REAL["Neg"], (shorter,), frame, "f32")
+            x, y = (negated, y) if shorter is x else (x, negated)
+        return emit_each(
+            ctx,
+            lambda b, p, q, r: b.op("fma_rn_f32", p, q, r),
+            (x, y, z),
+            frame,
+            "f32",
+        )
+    return None
+
+
+def _real_of(ctx: Context, term: Any, frame: Frame) -> Value:
+    return _as_real(ctx, term, compute(ctx, term, frame), frame)
+
+
+def _as_real(ctx: Context, term: Any, value: Value, frame: Frame) -> Value:
+    """A value as f32. The sum of a row's index and a column's is taken of reals, one conversion
+    for each row and column, where it is exact."""
+    if term.head == "Idx" and len(value.words) > 1 and bounds(term)[1] < EXACT:
+        return _places_as_real(ctx, value, frame)
+    exact = term.head in ("Add", "Sub") and value.type == "s32" and value.kind == "tile"
+    if exact and all(part.head in OPERATORS or part.head in ("Idx", "Num") for part in term.args):
+        parts = tuple(compute(ctx, part, frame) for part in term.args)
+        ends = [abs(end) for each_term in (term, *term.args) for end in bounds(each_term)]
+        if max(ends) < EXACT and all(part.kind != "tile" for part in parts):
+            reals = tuple(_real_of(ctx, part, frame) for part in term.args)
+            return emit_each(ctx, REAL[term.head], reals, frame, "f32")
+    return real(ctx, value, frame)
+
+
+def _places_as_real(ctx: Context, value: Value, frame: Frame) -> Value:
+    """The coordinates of a side: one conversion, and exact sums with what they are apart."""
+    side = frame.row if value.kind == "rows" else frame.column
+    first = side.offsets[0]
+    name = ("real", *value.words)
+    if name not in ctx.memo:
+        with ctx.builder.at(value.depth):
+            start = ctx.builder.op("cvt_rn_f32_s32", value.words[0])
+            words = tuple(
+                ctx.builder.op("add_rn_f32", start, float(offset - first)) if place else start
+                for place, offset in enumerate(side.offsets)
+            )
+        ctx.memo[name] = Value(value.kind, "f32", words, value.depth)
+    return ctx.memo[name]
+
+
+def _is_whole(ctx: Context, term: Any, frame: Frame) -> bool:
+    """Whether a term is index arithmetic, which stays in whole numbers."""
+    return all(
+        node.head in ("Idx", "Len", "Num")
+        or (OPERATORS.get(node.head) is not None and OPERATORS[node.head].kind == "index")
+        for node in subterms(term)
+        if node.sort == "Expr"
+    )
 
 
 def _fold(head: str, operands: tuple[Value, ...]) -> float:

@@ -10,7 +10,7 @@ from ..axes import Axis
 from ..choices import Choices, Staging
 from ..errors import ScheduleError
 from ..skipping import Extent
-from ..terms import rewrite, variable
+from ..terms import rewrite, subterms, variable
 from .tile import (
     Acquire,
     Ahead,
@@ -40,13 +40,15 @@ def pipelined(
     carried: Pairs,
     state: Sequence[Any],
     choices: Choices,
+    tiles: Sequence[Any] = (),
 ) -> Loop:
     """The loop that runs `ops` for each block of the axis.
 
     `carried` pairs each tile of the state with the one that replaces it; `state` are all tiles
-    that one block hands to the next. Raises ScheduleError where a skew has nothing to move.
+    that one block hands to the next, `tiles` the loads that may be staged beside operands. Raises
+    ScheduleError where a skew has nothing to move.
     """
-    order = _Order(axis, block, choices, streamed(ops, axis, choices))
+    order = _Order(axis, block, choices, streamed(ops, axis, choices, tiles))
     if choices.skew == "off" or not axis.size:
         return order.plain(tuple(ops), carried)
     early, late = split(ops, state)
@@ -62,25 +64,29 @@ def swept(
     state: Sequence[Any],
     choices: Choices,
     extent: Extent,
+    tiles: Sequence[Any] = (),
 ) -> Sweep:
     """The same over that part of the axis which a tile needs; `plain` are the operations where
     what `extent` assumes holds."""
-    order = _Order(axis, block, choices, streamed(ops, axis, choices))
+    order = _Order(axis, block, choices, streamed(ops, axis, choices, tiles))
     if choices.skew == "off":
         return order.sweep(extent, tuple(ops), tuple(plain), carried)
     return order.skewed_sweep(extent, split(ops, state), split(plain, state), carried)
 
 
-def streamed(ops: Sequence[Op], axis: Axis, choices: Choices) -> dict[Any, Staging]:
-    """The operands of contractions that are staged: plain loads that vary along the axis."""
-    return {
-        side: choices.staging(str(side.args[0].args[0]))
+def streamed(
+    ops: Sequence[Op], axis: Axis, choices: Choices, tiles: Sequence[Any]
+) -> dict[Any, Staging]:
+    """What is staged: operands of contractions that are plain loads along the axis, and tiles."""
+    operands = [
+        side
         for op in ops
         if isinstance(op, Contract)
         for side in (op.contraction.left, op.contraction.right)
         if side.head == "Load" and axis in side.axes
-        if choices.staging(str(side.args[0].args[0])).depth
-    }
+    ]
+    found = {load: choices.staging(str(load.args[0].args[0])) for load in (*operands, *tiles)}
+    return {load: staging for load, staging in found.items() if staging.depth}
 
 
 def split(ops: Sequence[Op], state: Sequence[Any]) -> tuple[list[Op], list[Op]]:
@@ -259,8 +265,9 @@ class _Order:
 def _reads(ops: Sequence[Op], load: Any) -> bool:
     return any(
         load in (op.contraction.left, op.contraction.right)
-        for op in ops
         if isinstance(op, Contract)
+        else isinstance(op, Map) and any(node is load for node in subterms(op.expr))
+        for op in ops
     )
 
 

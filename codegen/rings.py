@@ -114,6 +114,7 @@ class Ring:
                 fold,
                 step * self.extent.block,
                 boxed=self.pipe.staging.transport == "tma",
+                lanes=placed.lanes,
             )
 
     def slot(self, group: int | None) -> Slot:

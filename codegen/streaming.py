@@ -89,9 +89,7 @@ class Stream:
         return self.ctx.once("policy", lambda: self.b.op(row))
 
     def reaches_past_the_end(self) -> bool:
-        stride = self.loop.block * self.loop.stride
-        whole = isinstance(self.end, int) and self.end % stride == 0
-        return not whole or self.choices.skew != "off"
+        return not self.ends_whole or self.choices.skew != "off"
 
     # ---- the loop --------------------------------------------------------------------------------
 
@@ -184,11 +182,17 @@ class Stream:
                 self.ctx.absent[old] = self.ctx.absent[new]
         self.ctx.forget({tile for pair in op.carried for tile in pair})
 
+    @property
+    def ends_whole(self) -> bool:
+        """Whether the elements end where a group of blocks does."""
+        stride = self.loop.block * self.loop.stride
+        return isinstance(self.end, int) and self.end % stride == 0
+
     @contextmanager
     def frame(self, at: int, masked: bool) -> Iterator[None]:
         """The frame of the block that begins at an element after the counter."""
         held = self.kernel.inner
-        bound = self.end if masked else None
+        bound = self.end if masked and not self.ends_whole else None
         if isinstance(self.counter, Register):
             side = self.kernel.layout.fold_side(self.counter, self.loop.block, bound, at)
         else:

@@ -18,7 +18,7 @@ from ..choices import Choices
 from ..knobs import Tile as Geometry
 from ..roles import Contraction, contraction, summand, transported
 from ..shapes import Shape as Sums
-from ..shapes import inner_contraction, multiple_of, reductions, riders, scaled, shape_of
+from ..shapes import inner_contraction, multiple_of, reductions, riders, scaled, shape_of, tiles_of
 from ..skipping import assume, end_of_rows, heavy_last, is_static, part_of_fold
 from ..stages import Stage
 from ..terms import Chan, make, rewrite, subterms, variable
@@ -144,11 +144,12 @@ class _Writer:
             if self.new[c] is not self.old[c]
         )
         state = tuple(old for channel, old in self.old.items() if channel not in self.lazy)
+        tiles = tiles_of(self.stage)
         if is_static(self.stage, self.choices):
-            return pipelined(fold, block, ops, carried, state, self.choices)
+            return pipelined(fold, block, ops, carried, state, self.choices, tiles)
         extent = part_of_fold(self.stage, self.choices)
         plain = [changed(op, lambda expr: assume(expr, extent.assumed)) for op in ops]
-        return swept(fold, block, ops, plain, carried, state, self.choices, extent)
+        return swept(fold, block, ops, plain, carried, state, self.choices, extent, tiles)
 
     def body(self) -> list[Op]:
         """The operations that merge one block of the fold into the state."""

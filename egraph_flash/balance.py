@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Sequence
 from functools import lru_cache
 
-MOST_BLOCKS = 1 << 14  # above it blocks spread evenly enough, whatever their order
+MOST_BLOCKS = 1 << 11  # above it blocks spread evenly enough, whatever their order
 
 
 def in_order(tiles: Sequence[int], order: str, others: int, *, heavy_last: bool) -> list[int]:
@@ -31,16 +31,35 @@ def in_order(tiles: Sequence[int], order: str, others: int, *, heavy_last: bool)
 
 
 @lru_cache(maxsize=4096)
-def busiest_share(weights: tuple[int, ...], sms: int, resident: int) -> float:
-    """The part of all work that the busiest SM does: blocks go to the SMs in turn while these have
-    room, then to whichever has done most of what it was given."""
+def busiest_share(weights: tuple[int, ...], sms: int, rates: tuple[float, ...]) -> float:
+    """How long the busiest SM is at work, as a part of the time that one SM would take for all.
+
+    Blocks go to the SMs in turn while these have room for as many as there are `rates`, then to
+    whichever has done most of what it was given. `rates[k - 1]` is how fast an SM works with k
+    blocks on it, relative to a full one: those that are left when others have finished have it to
+    themselves, and may not fill it.
+    """
     total = sum(weights)
     if not total:
         return 1.0
-    first = sms * resident
-    loads = [sum(weights[sm:first:sms]) for sm in range(min(sms, len(weights)))]
-    if len(weights) > first:
-        heapq.heapify(loads)
-        for weight in weights[first:]:
-            heapq.heappush(loads, heapq.heappop(loads) + weight)
-    return max(loads) / total
+    first = sms * len(rates)
+    held = [list(weights[sm:first:sms]) for sm in range(min(sms, len(weights)))]
+    queue = [(sum(own), sm) for sm, own in enumerate(held)]
+    heapq.heapify(queue)
+    for weight in weights[first:]:
+        load, sm = heapq.heappop(queue)
+        held[sm].append(weight)
+        heapq.heappush(queue, (load + weight, sm))
+    return max(_busy(own, rates) for own in held) / total
+
+
+def _busy(own: list[int], rates: tuple[float, ...]) -> float:
+    """How long an SM works on its blocks, whose weights are in the order of their start."""
+    busy = float(sum(own[: -len(rates)]))
+    done = 0
+    last = sorted(own[-len(rates) :])
+    for place, weight in enumerate(last):
+        left = len(last) - place
+        busy += (weight - done) * left / rates[left - 1]
+        done = weight
+    return busy

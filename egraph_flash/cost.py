@@ -12,6 +12,7 @@ from .machines import Machine
 
 WARP_THREADS = 32
 SPILL_FACTOR = 1.25  # where registers are spilled, typically
+MOST_STRANDS = 4.0  # to choose from; more of them hide no more of what is not the slowest
 _ALLOCATION_REGISTERS = 256  # registers are given to a warp in units of this many
 
 
@@ -129,13 +130,12 @@ def predict(work: Work, machine: Machine) -> Cost:
     Blocks spread over the SMs, so the busiest SM has ceil(blocks / SMs) of them and sets the time
     of every resource that an SM owns; the memory bus is shared by all. The slowest resource is
     always paid. How much of the others hides behind it depends on how many warps a scheduler can
-    choose from: with one, a chain of dependent steps pays for all of them in turn.
+    choose from: with one, a chain of dependent steps pays for all of them in turn;
+    past four strands of work nothing more was seen to hide.
     """
     resident = resident_ctas(work, machine)
     on_busiest = -(-work.ctas // machine.sms)
-    share = on_busiest / work.ctas  # of the whole work, on the busiest SM
-    if work.weights:
-        share = busiest_share(work.weights, machine.sms, resident)
+    at_once = min(resident, on_busiest)
     clocks = machine.clock_ghz * 1e3  # in a microsecond
     per_sm = {
         "mma": work.mma_flop / (machine.mma_tflops * 1e6 / machine.sms),
@@ -146,14 +146,24 @@ def predict(work: Work, machine: Machine) -> Cost:
         "shared": work.shared_bytes / (machine.shared_bytes_per_clock * clocks),
         "l2": work.l2_bytes / (machine.l2_bytes_per_clock * clocks),
     }
-    resource_us = {name: time * share for name, time in per_sm.items()}
-    resource_us["hbm"] = work.hbm_bytes / (machine.hbm_gbps * 1e3)
-    at_once = min(resident, on_busiest)
-    resource_us["latency"] = work.serial_steps * machine.step_us * share * work.ctas / at_once
+    hbm_us = work.hbm_bytes / (machine.hbm_gbps * 1e3)
+    chain_us = work.serial_steps * machine.step_us * work.ctas / at_once
+
+    def busy(share: float, blocks: int) -> tuple[float, dict[str, float]]:
+        """The time of the busiest SM, with so many blocks on it, and of each resource alone."""
+        alone = {name: time * share for name, time in per_sm.items()}
+        alone |= {"hbm": hbm_us, "latency": chain_us * share}
+        slowest = max(alone.values())
+        strands = max(1.0, blocks * work.warps_per_cta / 4) * work.overlap  # of a scheduler
+        return slowest + (sum(alone.values()) - slowest) / min(strands, MOST_STRANDS), alone
+
+    share = on_busiest / work.ctas  # of the whole work, on the busiest SM
+    if work.weights:
+        full = busy(1 / machine.sms, at_once)[0]
+        rates = tuple(full / busy(1 / machine.sms, count + 1)[0] for count in range(at_once))
+        share = busiest_share(work.weights, machine.sms, rates)
+    busy_us, resource_us = busy(share, at_once)
     slowest = max(resource_us, key=lambda name: (resource_us[name], name))
-    hidden = sum(resource_us.values()) - resource_us[slowest]
-    choices = max(1.0, at_once * work.warps_per_cta / 4) * work.overlap  # strands a scheduler
-    busy_us = resource_us[slowest] + hidden / choices
     return Cost(
         total_us=machine.launch_us + busy_us * (SPILL_FACTOR if work.spills else 1.0),
         resource_us=resource_us,

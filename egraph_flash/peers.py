@@ -21,13 +21,19 @@ PEERS = (*SDPA, "flex")
 
 @dataclass(frozen=True)
 class Peer:
-    """Attention over [batch, heads, rows, depth] inputs of these names, for PyTorch's kernels."""
+    """Attention over [batch, heads, rows, depth] inputs of these names, for PyTorch's kernels.
+
+    What only FlexAttention computes: `score` makes a `score_mod` of the inputs, and `mask` is a
+    `mask_mod` by itself.
+    """
 
     q: str
     k: str
     v: str
     scale: float
     causal: bool = False
+    score: Callable[[Mapping[str, Any]], Callable[..., Any]] | None = None
+    mask: Callable[..., Any] | None = None
 
 
 def parse_peers(spelled: str) -> list[str]:
@@ -46,7 +52,7 @@ class TorchReplay:
 
     def __init__(self, compute: Callable[[], Any], repeats: int) -> None:
         self._torch = importlib.import_module("torch")
-        self.repeats = repeats
+        self.repeats, self._compute = repeats, compute  # it holds the inputs
         side = self._torch.cuda.Stream()
         with self._torch.cuda.stream(side):
             for _ in range(3):  # compiles, picks algorithms, allocates
@@ -87,7 +93,9 @@ def computation(kind: str, peer: Peer, inputs: Mapping[str, Any]) -> Callable[[]
     except KeyError as error:
         raise InputError(f"peer {kind}: no input called {error}; has {', '.join(inputs)}") from None
     if kind == "flex":
-        return _flex(peer, q, k, v)
+        return _flex(peer, inputs)
+    if peer.score is not None or peer.mask is not None:
+        raise InputError(f"peer {kind}: computes no scores but plain and causal ones; flex does")
     attention = importlib.import_module("torch.nn.attention")
     functional = importlib.import_module("torch.nn.functional")
     backend = getattr(attention.SDPBackend, SDPA[kind])
@@ -95,20 +103,29 @@ def computation(kind: str, peer: Peer, inputs: Mapping[str, Any]) -> Callable[[]
     def compute() -> Any:
         with attention.sdpa_kernel(backend):
             return functional.scaled_dot_product_attention(
-                q, k, v, is_causal=peer.causal, scale=peer.scale
+                q,
+                k,
+                v,
+                is_causal=peer.causal,
+                scale=peer.scale,
+                enable_gqa=q.shape[1] != k.shape[1],
             )
 
     return compute
 
 
-def _flex(peer: Peer, q: Any, k: Any, v: Any) -> Callable[[], Any]:
+def _flex(peer: Peer, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     torch = importlib.import_module("torch")
     flex = importlib.import_module("torch.nn.attention.flex_attention")
-    mask = None
-    if peer.causal:
-        rows, columns = q.shape[-2], k.shape[-2]
-        mask = flex.create_block_mask(
-            lambda b, h, row, column: row >= column, None, None, rows, columns, device=q.device
+    q, k, v = (inputs[name] for name in (peer.q, peer.k, peer.v))
+    seen = (lambda b, h, row, column: row >= column) if peer.causal else peer.mask
+    rows, columns = q.shape[-2], k.shape[-2]
+    options: dict[str, Any] = {"scale": peer.scale, "enable_gqa": q.shape[1] != k.shape[1]}
+    if seen is not None:
+        options["block_mask"] = flex.create_block_mask(
+            seen, None, None, rows, columns, device=q.device
         )
+    if peer.score is not None:
+        options["score_mod"] = peer.score(inputs)
     compiled = torch.compile(flex.flex_attention, dynamic=False)
-    return lambda: compiled(q, k, v, block_mask=mask, scale=peer.scale)
+    return lambda: compiled(q, k, v, **options)

@@ -16,7 +16,7 @@ from .codegen.slabs import CHUNK_BYTES
 from .errors import ScheduleError
 from .gauge import free_base, tells_the_base
 from .machines import Machine
-from .shapes import multiple_of, riders, shape_of
+from .shapes import multiple_of, riders, shape_of, tiles_of
 from .skipping import scan_of, skips, uneven
 from .stages import Stage
 
@@ -216,6 +216,10 @@ def _start(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
 
 def _skew(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
     sums = shape_of(stage)
+    staged = {name for name, each in choices.stage if each.depth}
+    tiles = [load for load in tiles_of(stage) if str(load.args[0].args[0]) in staged]
+    if choices.skew != "off" and tiles:
+        return f"{tiles[0]} is staged, and read early and late; the nearest legal value is off"
     if choices.skew != "off" and not (sums.inner or sums.serial):
         return "every part of the body depends on the carried state; the nearest legal value is off"
     return None

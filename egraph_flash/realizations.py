@@ -14,7 +14,7 @@ from .carriers import is_twisted, monoid_of, representation_of
 from .choices import PLAIN, Choices, Drain, Exponential, Staging
 from .codegen.atoms import atom
 from .exponentials import exponentials, subtracts_a_base
-from .shapes import shape_of
+from .shapes import shape_of, tiles_of
 from .skipping import scan_of, skips, uneven
 from .stages import Stage
 from .terms import subterms
@@ -44,15 +44,12 @@ ORDERS = ("pair", "fold")  # beside "heavy"
 
 @lru_cache(maxsize=256)
 def operands(stage: Stage) -> tuple[str, ...]:
-    """The arrays that may be staged: plain loads that a contraction reads along the fold."""
-    return tuple(
-        dict.fromkeys(
-            str(side.args[0].args[0])
-            for found in shape_of(stage).contractions
-            for side in (found.left, found.right)
-            if side.head == "Load" and stage.roles.fold in side.axes and _has_elements(side)
-        )
-    )
+    """The arrays that may be staged: plain loads that a contraction reads along the fold, and
+    tiles of the body."""
+    sides = [s for found in shape_of(stage).contractions for s in (found.left, found.right)]
+    found = [side for side in sides if side.head == "Load" and stage.roles.fold in side.axes]
+    loads = [*found, *(tiles_of(stage) if found else ())]
+    return tuple(dict.fromkeys(str(x.args[0].args[0]) for x in loads if _has_elements(x)))
 
 
 def _has_elements(load: Any) -> bool:

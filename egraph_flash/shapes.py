@@ -10,6 +10,7 @@ from typing import Any
 from .arithmetic import normal_reciprocal
 from .axes import Axis
 from .carriers import bases_of, lift_of, monoid_of
+from .codegen.affine import linear
 from .dtypes import DTYPES
 from .free import free
 from .roles import Contraction, contraction, factors, placeholder, product, summand
@@ -77,6 +78,27 @@ def shape_of(stage: Stage) -> Shape:
         else:
             plain.append(channel)
     return Shape(tuple(inner), tuple(serial), tuple(outer), tuple(plain))
+
+
+@lru_cache(maxsize=256)
+def tiles_of(stage: Stage) -> tuple[Any, ...]:
+    """The loads of the fold's body that are tiles of their own: 16 bits for each row and element,
+    neighbours along the fold, and no operand of a contraction."""
+    roles, sums = stage.roles, shape_of(stage)
+    operands = {side for found in sums.contractions for side in (found.left, found.right)}
+    below = [node for red, _ in sums.inner for node in subterms(red)]
+    inside = {*operands, *below, *(node for red in sums.serial for node in subterms(red))}
+    nodes = subterms(*(lift_of(channel) for channel in stage.channels))
+    return tuple(
+        node
+        for node in nodes
+        if node.head == "Load"
+        and node not in inside
+        and DTYPES[node.args[0].args[1]].size_bytes == 2
+        and {roles.row, roles.fold} <= set(free(node))
+        and linear(node).coefficient(roles.fold) == 1
+        and roles.column not in free(node)
+    )
 
 
 def inner_contraction(red: Any, rows: set[Axis], fold: Axis) -> Contraction | None:

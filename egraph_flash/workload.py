@@ -204,7 +204,7 @@ class Counts:
 
     def _residence(self, read: Read) -> SlabLayout | Literal["global", "register"]:
         """Where fragments of an array come from."""
-        if read.part != "tile" and self.kind.on_tensor_cores:
+        if self.kind.on_tensor_cores:
             for ring in self._arena.rings:
                 for placed in ring.slabs:
                     if placed.load is read.load:
@@ -212,7 +212,8 @@ class Counts:
             for placed in self._arena.kept:
                 if placed.load is read.load:
                     return placed.layout
-            if self.choices.hoist == "registers" and self.stage.roles.fold not in read.axes:
+            still = self.stage.roles.fold not in read.axes
+            if read.part != "tile" and self.choices.hoist == "registers" and still:
                 return "register"
         return "global"
 
@@ -222,13 +223,13 @@ class Counts:
         trips = 0.0
         for part in dict.fromkeys(read.part for read in profile(self.stage).reads):
             found = [read for read in profile(self.stage).reads if read.part == part]
-            waits = [
-                self._wait(read) for read in found if roles.fold in read.axes or part == "tile"
-            ]
+            waits = [self._wait(read) for read in found if roles.fold in read.axes]
             waits += [
                 1.0
                 for read in found
-                if self._residence(read) == "global" and roles.fold not in read.axes
+                if part != "tile"  # whose loads leave the loop
+                and self._residence(read) == "global"
+                and roles.fold not in read.axes
             ]
             trips += max(waits, default=0.0)
         return steps * trips
@@ -236,6 +237,8 @@ class Counts:
     def _wait(self, read: Read) -> float:
         """The share of a trip that a round waits for an array."""
         staging = self.choices.staging(read.name)
+        if read.part == "tile" and not staging.depth:  # independent of all else in the basic block
+            return 1.0 / max((s.steps for _, s in self.choices.stage if s.depth), default=1)
         if self._residence(read) == "global" or not staging.depth:
             return 1.0
         if not staging.ring:
