@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,29 @@ def test_drawn_cases_are_right_or_refused(part: int, seed: int) -> None:
     for trial in drawn(EACH, seed):
         outcome = run(trial)
         assert not outcome.is_failure, f"{outcome.kind}: {outcome.why}\n{trial}"
+
+
+# cases that were wrong once, as small as they got; each repair has a test of its own besides
+FOUND = (
+    Trial(read_case("n=0 h=4 g=2")),
+    Trial(
+        read_case("g=1 m=38 n=32 mask=or(and(lt(max(at:n,num:36),div:8(at:m)),window:5:1),causal)")
+    ),
+    Trial(read_case("m=8 n=14 mask=not(and(keep:hmn,le(at:b,at:m))) outputs=total open=bmn")),
+    Trial(read_case("m=8 n=9 mask=documents open=n")),
+    Trial(read_case("m=59 n=1 d=32 e=96 lay=v:sliced:1:6")),
+    Trial(
+        read_case("h=4 m=1 n=1 d=256 mask=window:12:all outputs=lse open=m lay=k:sliced:1:6"),
+        pins={"TILE@d": "a:mma_m16n8k16_f16/w2x1/f1x4/k4", "STAGE": "d0", "SKEW": "off"},
+    ),
+    Trial(read_case("h=16 g=8 m=5 n=3 mask=and(causal,length) outputs=lse")),
+)
+
+
+@pytest.mark.parametrize("trial", FOUND, ids=lambda trial: str(trial.case).replace(" ", ","))
+def test_what_was_wrong_once_is_right(trial: Trial, seed: int) -> None:
+    outcome = run(replace(trial, seed=seed))
+    assert outcome.kind == "right", outcome.why
 
 
 @pytest.mark.gpu
