@@ -292,6 +292,12 @@ def _real(ctx: Context, term: Any, operands: tuple[Value, ...], frame: Frame) ->
             return _guarded_difference(ctx, term.args[1], operands, frame)
         if head == "Div" and left & right & ZERO:
             return _guarded_quotient(ctx, operands, frame)
+    if head == "Add":
+        for place, other in ((0, 1), (1, 0)):
+            absent = absence_of(term.args[place], ctx.absent) & LOG
+            if absent and _may_be_infinite(ctx, term.args[other]):
+                total = emit_each(ctx, REAL["Add"], operands, frame, "f32")
+                return _minus_infinity_of(ctx, operands[place], total, frame)
     if head == "Mul":
         for zero, other in ((0, 1), (1, 0)):
             absent = absence_of(term.args[zero], ctx.absent) & ZERO
@@ -313,13 +319,25 @@ def _guarded_difference(
             ctx.memo[guarded] = emit_each(ctx, zero_for_minus_infinity, (b,), frame, "f32")
         return emit_each(ctx, REAL["Sub"], (a, ctx.memo[guarded]), frame, "f32")
     difference = emit_each(ctx, REAL["Sub"], operands, frame, "f32")
+    return _minus_infinity_of(ctx, a, difference, frame)
+
+
+def _minus_infinity_of(ctx: Context, absent: Value, result: Value, frame: Frame) -> Value:
+    """-inf where `absent` is, else the result."""
     return emit_each(
         ctx,
         lambda b, x, y: b.op("selp_f32", -INF, y, b.op("setp_eq_f32", _register(ctx, x), -INF)),
-        (a, difference),
+        (absent, result),
         frame,
         "f32",
     )
+
+
+def _may_be_infinite(ctx: Context, term: Any) -> bool:
+    """Whether a term is +inf where something that it takes away is absent."""
+    if term.head == "Sub":
+        return bool(absence_of(term.args[1], ctx.absent) & LOG)
+    return term.head == "Add" and any(_may_be_infinite(ctx, child) for child in term.args)
 
 
 def zero_for_minus_infinity(b: Any, x: Any) -> Any:

@@ -52,6 +52,8 @@ FOUND = (
         read_case("h=4 m=1 n=1 d=256 mask=window:12:all outputs=lse open=m lay=k:sliced:1:6"),
         pins={"TILE@d": "a:mma_m16n8k16_f16/w2x1/f1x4/k4", "STAGE": "d0", "SKEW": "off"},
     ),
+    Trial(read_case("h=1 g=1 m=1 n=0 d=80 e=32 steps=add:0.5 outputs=lse open=n")),
+    Trial(read_case("h=1 g=1 m=130 e=64 steps=alibi mask=causal outputs=lse")),
     Trial(read_case("h=16 g=8 m=5 n=3 mask=and(causal,length) outputs=lse")),
 )
 
