@@ -1,6 +1,6 @@
 # Every target sets itself up in .venv, from a fresh clone with nothing but Python >= 3.11 and make.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint fmt clean
+.PHONY: help demo test test-all fuzz lint fmt clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -23,6 +23,11 @@ test: lint ## lint, types, the wheel, and all tests but the exhaustive matrix
 test-all: lint ## the same with the exhaustive matrix
 	$(BIN)/python tests/check_wheel.py
 	$(BIN)/python -m pytest -n 2 -m ""
+
+N := 200
+BACKEND := sim
+fuzz: $(INSTALLED) ## N cases that nobody thought of, N=200 unless given; BACKEND=gpu on a GPU
+	$(BIN)/python -m tests.fuzz -n $(N) --backend $(BACKEND)
 
 lint: $(INSTALLED) ## ruff's check and format check, and mypy
 	$(BIN)/ruff check .

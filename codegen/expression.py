@@ -203,6 +203,11 @@ def _integral(value: Value) -> bool:
     return value.type == "s32"
 
 
+def _only_whole(value: Value) -> bool:
+    """Whether an integral value is an index for sure: as f32 it would be another number."""
+    return value.type == "s32" or float(np.float32(value.words[0])) != value.words[0]
+
+
 def whole(value: Value) -> Value:
     """An index as s32."""
     if value.is_constant:
@@ -232,7 +237,7 @@ def _register(ctx: Context, word: Any) -> Register:
     if isinstance(word, Register):
         return word
     register = ctx.builder.new("f32" if isinstance(word, float) else "b32")
-    ctx.builder.move(register, word)
+    ctx.builder.move(register, word if isinstance(word, float) else word % 2**32)
     return register
 
 
@@ -244,7 +249,7 @@ def _where(ctx: Context, operands: tuple[Value, ...], frame: Frame) -> Value:
     if condition.is_constant:
         return chosen if condition.words[0] else otherwise
     test = truth(ctx, condition, frame)
-    if _integral(chosen) and _integral(otherwise) and "s32" in (chosen.type, otherwise.type):
+    if all(map(_integral, (chosen, otherwise))) and any(map(_only_whole, (chosen, otherwise))):
         row, values, type_ = "selp_s32", (whole(chosen), whole(otherwise)), "s32"
     else:
         row, type_ = "selp_f32", "f32"
@@ -287,6 +292,12 @@ def _real(ctx: Context, term: Any, operands: tuple[Value, ...], frame: Frame) ->
             return _guarded_difference(ctx, term.args[1], operands, frame)
         if head == "Div" and left & right & ZERO:
             return _guarded_quotient(ctx, operands, frame)
+    if head == "Add":
+        for place, other in ((0, 1), (1, 0)):
+            absent = absence_of(term.args[place], ctx.absent) & LOG
+            if absent and _may_be_infinite(ctx, term.args[other]):
+                total = emit_each(ctx, REAL["Add"], operands, frame, "f32")
+                return _minus_infinity_of(ctx, operands[place], total, frame)
     if head == "Mul":
         for zero, other in ((0, 1), (1, 0)):
             absent = absence_of(term.args[zero], ctx.absent) & ZERO
@@ -308,13 +319,25 @@ def _guarded_difference(
             ctx.memo[guarded] = emit_each(ctx, zero_for_minus_infinity, (b,), frame, "f32")
         return emit_each(ctx, REAL["Sub"], (a, ctx.memo[guarded]), frame, "f32")
     difference = emit_each(ctx, REAL["Sub"], operands, frame, "f32")
+    return _minus_infinity_of(ctx, a, difference, frame)
+
+
+def _minus_infinity_of(ctx: Context, absent: Value, result: Value, frame: Frame) -> Value:
+    """-inf where `absent` is, else the result."""
     return emit_each(
         ctx,
         lambda b, x, y: b.op("selp_f32", -INF, y, b.op("setp_eq_f32", _register(ctx, x), -INF)),
-        (a, difference),
+        (absent, result),
         frame,
         "f32",
     )
+
+
+def _may_be_infinite(ctx: Context, term: Any) -> bool:
+    """Whether a term is +inf where something that it takes away is absent."""
+    if term.head == "Sub":
+        return bool(absence_of(term.args[1], ctx.absent) & LOG)
+    return term.head == "Add" and any(_may_be_infinite(ctx, child) for child in term.args)
 
 
 def zero_for_minus_infinity(b: Any, x: Any) -> Any:

@@ -244,8 +244,19 @@ def grouped(found: Access, frame: Frame, size_bytes: int) -> list[list[Element]]
     return [
         run
         for elements in by_base.values()
-        for run in _runs(elements, found.align_bytes, frame, size_bytes)
+        for some in _apart(elements)
+        for run in _runs(some, found.align_bytes, frame, size_bytes)
     ]
+
+
+def _apart(elements: list[Element]) -> list[list[Element]]:
+    """All elements, or row by row where rows lie at one place, as along an axis of length 1."""
+    if len({element.offset_bytes for element in elements}) == len(elements):
+        return [elements]
+    rows: dict[int, list[Element]] = {}
+    for element in elements:
+        rows.setdefault(element.place[0], []).append(element)
+    return list(rows.values())
 
 
 def _runs(
@@ -278,14 +289,18 @@ def load_words(
     """
     dtype = DTYPES[load.args[0].args[1]]
     found = access(ctx, load, frame)
-    depth = ctx.builder.depth if here else found.depth
-    predicates = [ctx.inside(side) for side in (frame.row, frame.column)]
-    depth = max([depth, *(p.depth for p in predicates if p is not None)])
+    depth = max(ctx.builder.depth if here else 0, depth_of(ctx, found, frame))
     words: list[Word] = []
     with ctx.builder.at(depth):
         for run in grouped(found, frame, dtype.size_bytes):
             words += load_run(ctx, run, dtype)
     return words, depth
+
+
+def depth_of(ctx: Context, found: Access, frame: Frame) -> int:
+    """The loop depth at which it is known where elements lie, and which of them are inside."""
+    predicates = [ctx.inside(side) for side in (frame.row, frame.column)]
+    return max([found.depth, *(p.depth for p in predicates if p is not None)])
 
 
 def load_run(ctx: Context, run: list[Element], dtype: Dtype) -> list[Word]:

@@ -13,7 +13,7 @@ from .drains import Held, drained
 from .expression import compute, real
 from .frames import Frame, atoms_along, fragment
 from .lanes import LaneMap
-from .memory import Place, access, load_values, load_words, unpacked
+from .memory import Place, access, depth_of, load_values, load_words, unpacked
 from .ptx import Address, Register
 from .slabs import CHUNK_BYTES, SlabLayout
 from .stores import pack
@@ -81,8 +81,8 @@ def _places(frame: Frame, lanes: LaneMap) -> list[tuple[Place, list[Place]]]:
 
 def _loaded(ctx: Context, load: Any, frame: Frame, atom: Atom, lanes: LaneMap) -> Fragments:
     """A plain load: again in each round of the loop, or once where it is hoisted."""
-    hoisted = ctx.choices.hoist == "registers" and access(ctx, load, frame).depth == 0
-    if not hoisted:
+    known = depth_of(ctx, access(ctx, load, frame), frame) == 0
+    if ctx.choices.hoist != "registers" or not known:
         return _fragments(ctx, load, frame, atom, lanes, here=True)
     name = ("fragments", lanes, *ctx.name_of(load, frame))
     if name not in ctx.fragments:

@@ -139,11 +139,8 @@ def bench(
     if peer_names and peer is None:
         raise InputError(f"bench: PEERS in the file says nothing of {loaded.name!r}")
     seed = secrets.randbits(32) if seed is None else seed
-    rng = np.random.default_rng(seed)
-    make = loaded.beside("INPUTS")
     typical = first.record.lengths
-    wanted = [spec.at({**typical, **lengths}) for spec in first.inputs]
-    arrays = make(rng) if make else checking.random_inputs(wanted, rng)
+    arrays = checking.seeded_inputs(loaded, first, seed, lengths)
     shapes = {name: np.shape(array) for name, array in arrays.items()}
     sizes = lengths_of(first.record, shapes, lengths, typical)
     with driver.on(device.ordinal):
@@ -155,7 +152,7 @@ def bench(
     inputs, outputs = (
         [spec.at(sizes) for spec in specs] for specs in (first.inputs, first.outputs)
     )
-    at = checking.sample(inputs, outputs, rng)
+    at = checking.sample(inputs, outputs, np.random.default_rng(seed))
     expected = checking.oracle(loaded.expression, arrays, at, sizes)
     checked = sum(value.size for value in expected)
     errors = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,21 @@ def random_inputs(specs: Sequence[Spec], rng: np.random.Generator) -> dict[str, 
         )
         for spec in specs
     }
+
+
+def seeded_inputs(
+    loaded: Loaded, kernel: Kernel, seed: int | None, lengths: Mapping[str, int] = NONE
+) -> dict[str, Array]:
+    """Random inputs, fresh ones without a seed; as the file makes them, where it says how.
+
+    Lengths that are not given are their hints.
+    """
+    rng = np.random.default_rng(seed)
+    make: Callable[..., dict[str, Array]] | None = loaded.beside("INPUTS")
+    if make is not None:
+        return make(rng)
+    every = lengths_of(kernel.record, {}, lengths, kernel.record.lengths)
+    return random_inputs([spec.at(every) for spec in kernel.inputs], rng)
 
 
 def sample(

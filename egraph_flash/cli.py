@@ -16,7 +16,7 @@ import typer
 
 from . import printing
 from .bench import bench as measure
-from .checking import compare
+from .checking import compare, seeded_inputs
 from .debug import VARIABLE
 from .errors import EgraphFlashError
 from .kernel import Kernel
@@ -94,10 +94,15 @@ def compile_(
 @app.command()
 def run(
     spec: Spec,
-    inputs: Annotated[Path, typer.Option(help="The arrays, an .npz file with one for each input.")],
+    inputs: Annotated[
+        Path | None, typer.Option(help="The arrays, an .npz file with one for each input.")
+    ] = None,
     target: Target = None,
     pin: Pins = None,
     length: Lengths = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Random arrays of this seed, where no file is given.")
+    ] = None,
     backend: Annotated[
         Backend | None, typer.Option(help="By default the GPU if one fits, else the simulator.")
     ] = None,
@@ -107,18 +112,24 @@ def run(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a kernel on arrays from a file, and compare it with float64."""
+    """Run a kernel on arrays from a file or a seed, and compare it with float64."""
+    if (inputs is None) == (seed is None):
+        raise LoadError("run: wants the arrays, by --inputs FILE.npz or by --seed NUMBER")
     loaded = load(spec)
-    arrays, lengths = read_arrays(inputs), parse_lengths(length or [])
+    lengths = parse_lengths(length or [])
+    read = read_arrays(inputs) if inputs is not None else {}
     for name in lengths:
-        if name in arrays:
+        if name in read:
             raise LoadError(f"length: {name} is an array in {inputs}, and given as a number")
     kernel = _compile(loaded, target, parse_pins(pin or []))
+    arrays = read if inputs is not None else seeded_inputs(loaded, kernel, seed, lengths)
     with printing.plain_warnings(), printing.progress() as step:
         step("running")
         result = kernel.run(backend=backend.value if backend else None, **arrays, **lengths)
         step("checking against float64")
         found = compare(loaded, kernel, arrays, result, lengths)
+    check = loaded.beside("CHECKS")
+    wrong = check(kernel, arrays, result) if check is not None else None
     named = _by_name(kernel, result)
     if output is not None:
         np.savez(output, **named)
@@ -127,12 +138,20 @@ def run(
         counted = kernel.counters.as_dict()
     if as_json:
         errors = [{"computed_by": who, **vars(error)} for who, error in found]
-        print(json.dumps({"errors": errors, "counters": counted}, default=str))
-        return
+        print(json.dumps({"errors": errors, "counters": counted, "wrong": wrong}, default=str))
+    else:
+        _show_run(kernel, found, counted if counters else {})
+    if wrong is not None:
+        print(f"wrong: {wrong}", file=sys.stderr)
+        raise SystemExit(1)
+
+
+def _show_run(kernel: Kernel, found: Any, counted: Mapping[str, Any] | None) -> None:
+    """The errors, and the counters: None where nothing counted, empty where nobody asked."""
     printing.show_errors(f"{kernel.name} for {kernel.target}, against float64", found)
-    if counted is not None:
+    if counted:
         printing.table("counted, in all launches", ["counter", "value"], _flat(counted["total"]))
-    elif counters:
+    elif counted is None:
         print("counted: nothing, since it ran on a GPU; --backend sim counts")
 
 

@@ -25,8 +25,8 @@ def _checks(stage: Stage) -> Iterator[Check]:
     bound = extent_of_fold(stage).bound if fold is not None else None
     ends = {fold: bound, row: end_of_rows(stage)}
     for end in ends.values():
-        if end is not None and _reads(end):
-            yield Check("a length", text(end), None, text(lift(1.0)))
+        for length in _lengths(end) if end is not None else ():
+            yield Check("a length", text(length), None, text(lift(1.0)))
     terms = [lift_of(channel) for channel in closure(stage.channels)]
     for target in stage.targets:
         terms += [target.expr, *target.at, *([] if target.where is None else [target.where])]
@@ -48,6 +48,23 @@ def _of_load(load: Any, ends: dict[Any, Any]) -> Iterator[Check]:
         length = make("Len", make("Ax", f"{tensor.args[0]}_{dim}", extent))
         size = lift(float(extent.args[0])) if extent.head == "Known" else length
         yield Check(f"index {dim} of {pretty(tensor)}", text(index), text(size), text(where))
+
+
+def _lengths(end: Any) -> Iterator[Any]:
+    """The lengths that data gives among those of which an end is the least: an end that moves with
+    a position, as a diagonal's, may well lie before the first element."""
+    if end.head == "Min2":
+        for part in end.args:
+            yield from _lengths(part)
+    elif _reads(end) and not _positions(end):
+        yield end
+
+
+def _positions(term: Any) -> bool:
+    """Whether an index stands in a term other than to read data."""
+    if term.head in ("Idx", "Load"):
+        return bool(term.head == "Idx")
+    return any(map(_positions, term.children))
 
 
 def _reads(term: Any) -> bool:

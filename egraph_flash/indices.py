@@ -7,6 +7,7 @@ from typing import Any
 from .axes import Axis
 from .dtypes import DTYPES
 from .errors import ExpressionError
+from .free import free
 from .operators import OPERATORS
 from .terms import Term
 
@@ -17,8 +18,8 @@ UNBOUNDED: Bounds = (-float("inf"), float("inf"))
 def check_index(tensor: str, axis: Axis, index: Term) -> None:
     """Raise ExpressionError unless `index` is in the language and stays within `axis`."""
     _check_language(tensor, axis, index, loads=1)
-    if axis.extent.head == "Symbol":
-        return
+    if axis.extent.head == "Symbol" or any(each.size == 0 for each in free(index)):
+        return  # it is not known, or there is no index
     low, high = bounds(index)
     if low < 0 and low != -float("inf"):
         raise ExpressionError(
@@ -78,7 +79,8 @@ def bounds(term: Any, within: dict[Axis, Bounds] | None = None) -> Bounds:
             return within[axis]
         return (0, max(axis.size - 1, 0)) if axis.extent.head == "Known" else (0, float("inf"))
     if term.head == "Len":
-        return 0, float("inf")
+        known = term.args[0].extent.head == "Known"
+        return (term.args[0].size,) * 2 if known else (0, float("inf"))
     combine = _INTERVALS.get(term.head)
     if combine is None:
         return UNBOUNDED

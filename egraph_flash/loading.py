@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import re
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -28,27 +30,36 @@ class Loaded:
 
     A file may say more about its expressions, in dictionaries by name: `PLAIN`, a function of the
     inputs that computes the same in the inputs' own dtype; `PEERS`, a `peers.Peer`; `INPUTS`, a
-    function of a numpy Generator that makes random inputs.
+    function of a numpy Generator that makes random inputs; `CHECKS`, a function of a kernel, its
+    inputs and its result that says what is wrong with it, or None. `text` is what NAME("text")
+    gives to the function NAME, and to each of these as `text`.
     """
 
     name: str
     expression: Any
     module: ModuleType
+    text: str | None = None
 
     def beside(self, table: str) -> Any | None:
         """What the file's dictionary `table` has for this expression; None for nothing."""
         rows = getattr(self.module, table, None)
-        return rows.get(self.name) if isinstance(rows, Mapping) else None
+        found = rows.get(self.name) if isinstance(rows, Mapping) else None
+        if found is None or self.text is None:
+            return found
+        return functools.partial(found, text=self.text)
 
 
 def load(spec: str) -> Loaded:
     """The expression that `FILE.py:NAME` names, or that the function NAME returns.
 
-    Raises LoadError for a file or name that is not there, and for what is no expression.
+    `FILE.py:NAME("text")` calls the function NAME with that text. Raises LoadError for a file or
+    name that is not there, for a text that the function does not take, and for what is no
+    expression.
     """
-    file, separator, name = spec.rpartition(":")
-    if not separator or not file or not name:
-        raise LoadError(f"expression: got {spec!r}, wants FILE.py:NAME")
+    parts = re.fullmatch(r'(.+):([^:()"]+)(?:\("([^"]*)"\))?', spec)
+    if parts is None:
+        raise LoadError(f'expression: got {spec!r}, wants FILE.py:NAME or FILE.py:NAME("text")')
+    file, name, text = parts.groups()
     path = Path(file)
     if not path.is_file():
         raise LoadError(f"expression: no such file {file!r}; wants FILE.py:NAME")
@@ -56,14 +67,25 @@ def load(spec: str) -> Loaded:
     found = getattr(module, name, None)
     if found is None:
         raise LoadError(f"{file}: no expression called {name!r}; it has {_listed(module)}")
+    if text is not None and (not callable(found) or is_expression(found)):
+        raise LoadError(f"{file}: {name!r} is a {type(found).__name__}, which takes no text")
     if callable(found) and not is_expression(found):
-        found = found()
+        found = found() if text is None else _called(found, name, text)
     if not is_expression(found):
         raise LoadError(
             f"{file}: {name!r} is a {type(found).__name__}, wants an expression or a tuple of "
             f"them; it has {_listed(module)}"
         )
-    return Loaded(name, found, module)
+    return Loaded(name, found, module, text)
+
+
+def _called(function: Callable[[str], Any], name: str, text: str) -> Any:
+    try:
+        return function(text)
+    except EgraphFlashError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise LoadError(f"{name}({text!r}): {error}") from error
 
 
 def is_expression(value: Any) -> bool:

@@ -268,6 +268,7 @@ def test_refusals_are_one_message(
     assert "wants KNOB=value" in refused(capsys, "compile", spec, "--pin", "TILE")
     assert "nearest is 'a:fma_f32'" in refused(capsys, "compile", spec, "--pin", "TILE=x")
     assert "-o without --emit" in refused(capsys, "compile", spec, "-o", "x")
+    assert "wants the arrays, by --inputs FILE.npz or by --seed" in refused(capsys, "run", spec)
     missing = refused(capsys, "run", spec, "--inputs", tmp_path / "none.npz")
     assert "none.npz does not read as .npz" in missing
     (tmp_path / "bad.npz").write_text("no arrays")

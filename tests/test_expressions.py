@@ -184,6 +184,8 @@ def test_how_terms_print(term: Any, written: str) -> None:
         (N.index < 8, 1, 1),
         (N.index < 0, 0, 0),
         (N.index <= M.index, 0, 1),
+        (make("Len", N), 8, 8),
+        (make("Len", Axis("t", "seq", hint=4)), 0, inf),
     ],
 )
 def test_bounds(index: Any, low: float, high: float) -> None:
@@ -193,6 +195,14 @@ def test_bounds(index: Any, low: float, high: float) -> None:
 def test_bounds_within_a_tile() -> None:
     assert bounds(N.index <= M.index, {N: (0, 1), M: (2, 3)}) == (1, 1)
     assert bounds(N.index <= M.index, {N: (6, 7), M: (2, 3)}) == (0, 0)
+
+
+def test_an_axis_without_elements_leads_nowhere() -> None:
+    """Keys that are not there are read by no head, whatever the arithmetic of their index."""
+    h, n = Axis.many(h=4, n=0)
+    keys = Tensor("k", (Axis("g", 2), n), f32)
+    assert keys[h // 2, n].axes == (h, n)
+    assert keys[h // 2, n + 3].axes == (h, n)
 
 
 # ---- errors: each says what, got, wanted ---------------------------------------------------------

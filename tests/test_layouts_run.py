@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from egraph_flash import Axis, Tensor, f16, optimize, runtime, softmax, specialization
+from egraph_flash import (
+    Axis,
+    Tensor,
+    f16,
+    inf,
+    optimize,
+    runtime,
+    softmax,
+    specialization,
+    where,
+    window,
+)
 from egraph_flash.dtypes import Array
 from egraph_flash.errors import ScheduleError
 from egraph_flash.evaluation import evaluate
@@ -109,6 +120,32 @@ def test_layouts_mix() -> None:
 
 def test_heads_may_be_expanded() -> None:
     check(kernel(), {"q": dense, "k": bshd, "v": expanded}, None)
+
+
+def test_one_key_is_copied_in_runs_as_many_are() -> None:
+    """Rows past the only key lie where it does, as its stride is a call's: 16 bytes at a time."""
+    one, wide = Axis.many(n=1, e=96)
+    keys, held = Tensor("k", (b, h, one, d), f16), Tensor("v", (b, h, one, wide), f16)
+    expr = (softmax((Q * keys).sum(d), one) * held).sum(one)
+    made = optimize(expr, "sm_120", {"STAGE": "d2/cp/ring"})
+    v = np.random.default_rng(4).standard_normal((2, 2, 1, 96)).astype(np.float16)
+    given = {"q": values()["q"], "k": values()["k"][:, :, :1].copy()}
+    laid = sliced(0, 8)(v.shape, v).view
+    found = made.run(backend="sim", **given, v=laid)
+    np.testing.assert_array_equal(found, np.broadcast_to(v, (2, 2, 20, 96)))
+
+
+def test_one_key_is_loaded_wherever_a_mask_is_needed() -> None:
+    """Its address is the same in every round, but not whether it is inside: no round keeps it."""
+    row, one = Axis.many(m=1, n=1)
+    query, keys = Tensor("q", (b, h, row, d), f16), Tensor("k", (b, h, one, d), f16)
+    scores = where(window(row, one, left=12), (query * keys).sum(d), -inf)
+    expr = (softmax(scores, one) * Tensor("v", (b, h, one, e), f16)).sum(one)
+    pins = {"TILE@d": "a:mma_m16n8k16_f16/w2x1/f1x4/k1", "STAGE": "d0", "SKEW": "off"}
+    made = optimize(expr, "sm_120", pins)
+    given = {name: values()[name][:, :, :1].copy() for name in "qkv"}
+    laid = sliced(1, 6)(given["k"].shape, given["k"]).view
+    np.testing.assert_array_equal(made.run(backend="sim", **given | {"k": laid}), given["v"])
 
 
 def test_views_of_one_buffer() -> None:

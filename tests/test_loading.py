@@ -67,7 +67,31 @@ def test_names_that_are_no_expression(file: Path) -> None:
         load(f"{file}:late")
 
 
-@pytest.mark.parametrize("spec", ["terms.py", "terms.py:", ":name", ""])
+def test_a_function_may_take_a_text(tmp_path: Path) -> None:
+    """So do the functions that its file has beside it."""
+    path = tmp_path / "many.py"
+    path.write_text(
+        "from egraph_flash import Axis, Tensor, f32\n"
+        "def long(text):\n"
+        "    return Tensor('x', (Axis('n', int(text)),), f32).expr\n"
+        "def check(result, text):\n"
+        "    return f'{text}: {result}'\n"
+        "CHECKS = {'long': check}\n"
+        "seven = long('7')\n"
+    )
+    loaded = load(f'{path}:long("12")')
+    assert loaded.expression.axes[0].size == 12
+    check = loaded.beside("CHECKS")
+    assert check is not None
+    assert check("wrong") == "12: wrong"
+    assert loaded.beside("INPUTS") is None
+    with pytest.raises(LoadError, match=r"long\('a b'\): invalid literal"):
+        load(f'{path}:long("a b")')
+    with pytest.raises(LoadError, match="'seven' is a Expr, which takes no text"):
+        load(f'{path}:seven("3")')
+
+
+@pytest.mark.parametrize("spec", ["terms.py", "terms.py:", ":name", "", 'terms.py:x("a"'])
 def test_what_is_no_file_and_name(spec: str) -> None:
     with pytest.raises(LoadError, match=r"wants FILE\.py:NAME"):
         load(spec)

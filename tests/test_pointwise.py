@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from egraph_flash import Axis, Tensor, exp, f16, f32, optimize, softcap, softmax, tanh
+from egraph_flash import Axis, Tensor, exp, f16, f32, optimize, softcap, softmax, tanh, where
 from egraph_flash.arithmetic import normal_reciprocal
 from egraph_flash.dtypes import Array
 from egraph_flash.errors import ScheduleError
 from egraph_flash.execution import simulation_notice, unpredicted
+from egraph_flash.expressions import lift
 from egraph_flash.kernel import Kernel
 from egraph_flash.knobs import KNOBS
 from tests.support.fresh import fresh_rng, wide_f32
@@ -80,6 +81,23 @@ def test_a_scaled_fold_divides_once_a_row() -> None:
     pins = {"TILE@d": "a:mma_m16n8k16_f16/w4x1/f1x4/k4", "EXP": "fold"}
     kernel = optimize((softmax(o.s, o.n) * o.v).sum(o.n), "sm_120", pins)
     assert kernel.ptx.count("div.rn.f32") == 2  # a lane holds parts of two rows
+
+
+def test_a_constant_below_zero_is_compared_with_indices() -> None:
+    """On either side: as an operand that only a register can hold, too."""
+    x = wide_f32(fresh_rng(), 4096)
+    seen = (lift(-11.0) <= N.index - 20) & (N.index - 20 < lift(-2.0))
+    _, result = result_of(where(seen, X, 0.0), x)
+    places = np.arange(4096) - 20
+    np.testing.assert_array_equal(result, np.where((places >= -11) & (places < -2), x, 0))
+
+
+def test_constants_that_only_integers_hold_are_integers() -> None:
+    """2^31 - 1 is no f32: what is chosen between it and 0 is an index still."""
+    x = wide_f32(fresh_rng(), 4096)
+    far = where(X > 0.0, 2.0**31 - 1.0, 0.0)
+    _, result = result_of(where(far // 2 > 7, X, 1.0), x)
+    np.testing.assert_array_equal(result, np.where(x > 0, x, 1))
 
 
 # ---- tanh ----------------------------------------------------------------------------------------

@@ -207,6 +207,7 @@ class Scheduler:
         if guard is None:
             return (rows, active), none
         lanes = holds(self.decoder.predicate(guard), guard.negated, rows, active)
+        lanes = lanes.copy()  # they go on when the predicate is written again
         others = ~lanes if active is None else active & ~lanes
         if not others.any():
             return (rows, active), none

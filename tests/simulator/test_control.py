@@ -48,6 +48,24 @@ def test_lanes_loop_as_often_as_each_needs(block: int, grid: int) -> None:
     assert y.tolist() == [collatz(int(each)) for each in x]
 
 
+def test_a_loop_is_left_lane_by_lane_at_its_end() -> None:
+    """All lanes come; who goes round again is told by a predicate that the next round writes."""
+    body = """
+        ld.global.u32 %r0, [%rd50];
+        mov.u32 %r1, 0;
+    loop:
+        add.u32 %r1, %r1, 1;
+        setp.lt.u32 %p0, %r1, %r0;
+        @%p0 bra loop;
+        st.global.u32 [%rd51], %r1;
+        ret;
+    """
+    x = fresh_rng().integers(1, 20, 96).astype(np.uint32)
+    y = np.zeros(96, np.uint32)
+    run_body(body, {"x": x, "y": y}, block=96, grid=1, instruction_limit=10_000)
+    assert y.tolist() == x.tolist()
+
+
 @pytest.mark.gpu
 def test_lanes_loop_as_often_on_the_gpu() -> None:
     x = fresh_rng().integers(1, 200, 288).astype(np.uint32)

@@ -1,0 +1,167 @@
+"""One case: an expression with its shapes, dtypes, layouts and inputs, spelled in one line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from egraph_flash import exp, f32, inf, log, maximum, softmax, where
+from egraph_flash.dtypes import DTYPES
+from egraph_flash.terms import subterms
+
+from . import masking
+from .operands import Operands, axis_of
+from .spelling import Part, read
+from .steps import STEPS, name_of
+
+OUTPUTS = ("o", "lse", "top", "total", "sums")
+SINKS = ("none", "zero", "heads", "rows")
+VALUES = ("normal", "peaked", "large", "wild", "alike")
+
+
+@dataclass(frozen=True)
+class Case:
+    """softmax over n of bent, masked scores, times v; fields are the keys of its spelling.
+
+    `g` heads of keys serve `h` of queries. `outputs`: o, the log-sum-exp, the maximum, the sum of
+    weights and the unnormalised o, all but the first in f32. `cast` is the dtype of o, `order` that
+    of its axes; `lay` says how tensors lie, by name, `open` which axes have lengths of a call.
+    """
+
+    dtype: str = "f16"
+    b: int = 1
+    h: int = 2
+    g: int = 2
+    m: int = 16
+    n: int = 16
+    d: int = 16
+    e: int = 16
+    steps: tuple[Part, ...] = ()
+    mask: Part | None = None
+    sink: str = "none"
+    outputs: tuple[str, ...] = ("o",)
+    cast: str = "same"
+    order: str = "bhme"
+    open: str = "none"
+    lay: tuple[tuple[str, str], ...] = ()
+    values: str = "normal"
+
+    def __str__(self) -> str:
+        """What `read_case` reads back as this case: all that is not as usual."""
+        given = [(row.name, getattr(self, row.name)) for row in fields(self)]
+        usual = Case()
+        words = [f"{n}={_spell(v)}" for n, v in given if v != getattr(usual, n)]
+        return " ".join(words) or "dtype=f16"
+
+    @property
+    def group(self) -> int:
+        return self.h // self.g
+
+    def is_open(self, axis: str) -> bool:
+        return self.open != "none" and axis in self.open
+
+
+def _spell(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "+".join(f"{a[0]}:{a[1]}" if isinstance(a, tuple) else str(a) for a in value)
+    return str(value)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, _, lay = text.partition(":")
+    return name, lay
+
+
+_READ: dict[str, Any] = {
+    "steps": lambda text: tuple(map(read, text.split("+"))),
+    "mask": read,
+    "outputs": lambda text: tuple(text.split("+")),
+    "lay": lambda text: tuple(map(_pair, text.split("+"))),
+    **dict.fromkeys("bhgmnde", int),
+}
+
+
+def read_case(text: str) -> Case:
+    """The case that a text spells; ValueError for a key that there is none of.
+
+    >>> str(read_case("m=5 steps=scale:0.5+cap:30 mask=not(causal) lay=q:turned"))
+    'm=5 steps=scale:0.5+cap:30 mask=not(causal) lay=q:turned'
+    """
+    known = {row.name for row in fields(Case)}
+    given = {}
+    for word in text.split():
+        name, _, value = word.partition("=")
+        if name not in known or not value:
+            raise ValueError(f"case: got {word!r}, wants one of {', '.join(sorted(known))} =value")
+        given[name] = _READ.get(name, str)(value)
+    return Case(**given)
+
+
+# ---- what it computes ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Built:
+    """The expressions of a case: all outputs by name, each before it is stored in some dtype, and
+    the mask (None where all is seen)."""
+
+    case: Case
+    operands: Operands
+    meanings: dict[str, Any]
+    seen: Any | None
+
+    @property
+    def expression(self) -> Any:
+        """What is compiled: the case's outputs, in their dtypes."""
+        made = tuple(self._stored(name) for name in self.case.outputs)
+        return made[0] if len(made) == 1 else made
+
+    def _stored(self, name: str) -> Any:
+        meaning, cast = self.meanings[name], self.case.cast
+        if name == "o" and cast == "same":
+            return meaning
+        dtype = DTYPES[cast] if name == "o" else f32
+        return meaning.expr.cast(dtype).order(*meaning.axes)
+
+    def tensors(self) -> set[str]:
+        """The names of those that the outputs read."""
+        nodes = subterms(*(self.meanings[name].expr for name in self.case.outputs))
+        return {str(node.args[0]) for node in nodes if node.head == "Array"}
+
+
+def build(case: Case) -> Built:
+    sizes = {axis: getattr(case, axis) for axis in "bhgmnde"}
+    axes = {name: axis_of(name, size, case.is_open(name)) for name, size in sizes.items()}
+    dtype = DTYPES[case.dtype]
+    o = Operands(axes, case.group, dtype)
+    s = o.scores()
+    for place, step in enumerate(case.steps):
+        s = STEPS[step.head].build(s, step, o, name_of(step, place))
+    seen = None if case.mask is None else masking.visible(case.mask, o)
+    s = s if seen is None else where(seen, s, -inf)
+    return Built(case, o, _meanings(case, o, s), seen)
+
+
+def _sink(case: Case, o: Operands) -> Any:
+    if case.sink == "none":
+        return None
+    return 0.0 if case.sink == "zero" else o.tensor("sink", {"heads": "h", "rows": "hm"}[case.sink])
+
+
+def _meanings(case: Case, o: Operands, s: Any) -> dict[str, Any]:
+    n, extra = o.axis("n"), _sink(case, o)
+    values = (softmax(s, n, extra=extra) * o.values).sum(n)
+    top = s.max(n) if extra is None else maximum(s.max(n), extra)
+    weights = exp(s - top)
+    total = weights.sum(n) if extra is None else weights.sum(n) + exp(extra - top)
+    found = {"o": values, "lse": top + log(total), "top": top, "total": total}
+    found["sums"] = (weights * o.values).sum(n)
+    return {
+        name: value.order(*(o.axis(a) for a in order_of(case, name)))
+        for name, value in found.items()
+    }
+
+
+def order_of(case: Case, output: str) -> str:
+    """The axes of an output as its array has them."""
+    return case.order if output == "o" else "bhme" if output == "sums" else "bhm"

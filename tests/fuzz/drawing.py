@@ -1,0 +1,40 @@
+"""So many different trials, drawn by hypothesis from a seed."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from .draws import trials
+from .trials import Trial
+
+AT_ONCE = 25  # examples that hypothesis draws in one run, in which it varies earlier ones
+
+
+def drawn(count: int, of: int) -> list[Trial]:
+    """`count` trials, no two of the same command."""
+    found: dict[str, Trial] = {}
+    part = 0
+    while len(found) < count:
+        for trial in _some(AT_ONCE, of * 1_000_003 + part):
+            found.setdefault(str(trial), trial)
+        part += 1
+    return list(found.values())[:count]
+
+
+def _some(count: int, of: int) -> list[Trial]:
+    made: list[Trial] = []
+
+    @seed(of)
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(trials())
+    def draw(trial: Trial) -> None:
+        made.append(trial)
+
+    draw()
+    return made

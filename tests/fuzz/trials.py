@@ -1,0 +1,200 @@
+"""One trial: a case on a target under pins with the inputs of a seed, run and judged."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import time
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from egraph_flash import optimize
+from egraph_flash.dtypes import Array
+from egraph_flash.errors import ScheduleError
+from egraph_flash.kernel import Kernel
+from egraph_flash.knobs import KNOBS
+from egraph_flash.notices import SpillWarning
+
+from .cases import Built, Case, build, read_case
+from .inputs import arrays
+from .judging import judge
+
+PATIENCE_S = 120  # after which a trial is taken to hang
+EXPLAINED = re.compile(r"\bwants\b|\blegal\b|\bwould\b|nearest|more than the")
+STILL = {
+    "STAGE": "d0",
+    "HOIST": "none",
+    "HANDOFF": "shared",
+    "SLAB": "raw",
+    "SKEW": "off",
+    "SKIP": "none",
+    "GRID": "tiles",
+    "ORDER": "rows",
+    "TURNS": "off",
+}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """`twin` asks for the same bits from a kernel that moves its data in the plainest way."""
+
+    case: Case
+    target: str = "sm_120"
+    pins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    seed: int = 0
+    twin: bool = False
+
+    def __str__(self) -> str:
+        """The command that repeats it."""
+        words = ["egraph-flash", "run", f'tests/fuzz/case.py:case("{self.case}")']
+        words += ["--target", self.target]
+        for name, value in self.pins.items():
+            words += ["--pin", f"{name}={value}"]
+        return shlex.join([*words, "--seed", str(self.seed), "--backend", "sim"])
+
+    def on(self, target: str) -> Trial:
+        """The same for another target."""
+        return replace(self, target=target)
+
+
+def read_trial(line: str) -> Trial:
+    """The trial that a command repeats.
+
+    >>> line = str(Trial(Case(m=5), pins={"SKEW": "on"}, seed=7))
+    >>> str(read_trial(line)) == line
+    True
+    """
+    words = shlex.split(line)
+    spelled = re.fullmatch(r'.*case\("(.*)"\)', words[2])
+    if spelled is None:
+        raise ValueError(f"trial: got {line!r}, wants a command of `egraph-flash run`")
+    pairs = list(zip(words[3::2], words[4::2], strict=True))
+    given = dict(pairs)
+    pins = dict(value.split("=", 1) for name, value in pairs if name == "--pin")
+    return Trial(read_case(spelled[1]), given["--target"], pins, int(given["--seed"]))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`kind` is right, refused, wrong or unexplained; `why` says more of all but the first."""
+
+    kind: str
+    why: str = ""
+    seconds: float = 0.0
+
+    @property
+    def is_failure(self) -> bool:
+        return self.kind in ("wrong", "unexplained")
+
+
+def run(trial: Trial, backend: str = "sim") -> Outcome:
+    """Compile, run and judge."""
+    started = time.perf_counter()
+    kind, why = _outcome(trial, backend)
+    return Outcome(kind, why, time.perf_counter() - started)
+
+
+def _outcome(trial: Trial, backend: str) -> tuple[str, str]:
+    try:
+        with impatience(), strictness():
+            return _judged(trial, backend)
+    except ScheduleError as error:
+        if EXPLAINED.search(str(error)):
+            return "refused", str(error)
+        return "unexplained", f"ScheduleError: {error}"
+    except Exception as error:
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        return "unexplained", f"{type(error).__name__} in {at.name}: {error}"
+
+
+def _judged(trial: Trial, backend: str) -> tuple[str, str]:
+    built, kernel, given = prepare(trial)
+    result = kernel.run(backend=backend, **given)
+    found = judge(built, kernel.schedule, kernel.outputs, given, result)
+    if found is not None:
+        return "wrong", str(found)
+    result = tuple(map(np.copy, result)) if isinstance(result, tuple) else np.copy(result)
+    still = plainly_moved(trial, built, kernel)
+    if still is not None and trial.case.values != "wild":
+        other = still.run(backend=backend, **given)
+        if not _same(result, other):
+            return "wrong", f"other bits than under {dict(still.record.pins)}"
+    return "right", ""
+
+
+def prepare(trial: Trial) -> tuple[Built, Kernel, dict[str, Array]]:
+    """The kernel and its inputs: what takes time before anything runs."""
+    built = build(trial.case)
+    kernel = optimize(built.expression, trial.target, trial.pins)
+    return built, kernel, arrays(built, np.random.default_rng(trial.seed))
+
+
+def prepare_all(trial: Trial) -> None:
+    """Put all that a run of the trial compiles and assembles into the disk cache."""
+    try:
+        built, kernel, given = prepare(trial)
+        still = plainly_moved(trial, built, kernel)
+        for each in (kernel, still):
+            if each is not None:
+                _ = each.specialized(**given).assembly
+    except Exception:
+        return  # the run meets it again, and says so
+
+
+def plainly_moved(trial: Trial, built: Built, kernel: Kernel) -> Kernel | None:
+    """The kernel of the same brackets that moves data plainly, as far as that is legal."""
+    if not trial.twin:
+        return None
+    kept = {name: value for name, value in kernel.schedule.items() if not moves(name)}
+    still = dict(STILL)
+    while still:
+        try:
+            return optimize(built.expression, trial.target, {**kept, **still})
+        except ScheduleError as refusal:
+            named = [name for name in still if f"{name}=" in str(refusal)]
+            for name in named or list(still)[-1:]:
+                del still[name]
+    return None
+
+
+def moves(name: str) -> bool:
+    return set(KNOBS[name.partition("@")[0]].fields.values()) == {"movement"}
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple):
+        return all(_same(a, b) for a, b in zip(one, other, strict=True))
+    return np.asarray(one).tobytes() == np.asarray(other).tobytes()
+
+
+@contextmanager
+def strictness() -> Iterator[None]:
+    """What warns is a failure; but registers may be spilled on a GPU, which moves no bit."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", SpillWarning)
+        yield
+
+
+@contextmanager
+def impatience() -> Iterator[None]:
+    """Raises TimeoutError in what hangs, and what hangs is a failure."""
+
+    def stop(*_: Any) -> None:
+        raise TimeoutError(f"no end after {PATIENCE_S} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(PATIENCE_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
