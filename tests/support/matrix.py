@@ -76,16 +76,25 @@ def materialized(case: Case) -> Pins:
 
 def cuda_cores(case: Case) -> Pins:
     tile = {"TILE@d": f"a:fma_f32/w4x1/f1x8/k{min(8, case.d)}"}
-    if {"o", "sums"} & set(case.outputs):
+    if reads_values(case):
         tile["TILE@n"] = f"a:fma_f32/w4x1/f1x{min(case.e, 128)}/k8"
     return tile
 
 
 def tensor_cores(case: Case, **more: str) -> Pins:
-    """Two warps of rows, fold blocks of 32 keys, exact algebra, unless `more` says otherwise."""
+    """Two warps of rows, fold blocks of 32 keys, exact algebra, unless `more` says otherwise; keys
+    and values are staged alike, and biases as the search likes."""
     atom = f"a:mma_m16n8k16_{case.dtype}"
     exact = {"BASE": "max", "SUM": "block", "EXP": "ex2", "STAGE": "d0", "SKEW": "off"}
-    return {"TILE@d": f"{atom}/w2x1/f1x4/k{min(4, -(-case.d // 16))}", **exact, **more}
+    chosen = {**exact, **more}
+    staging = chosen.pop("STAGE")
+    operands = ("k", "v") if reads_values(case) else ("k",)
+    chosen |= {f"STAGE@{name}": staging for name in operands}
+    return {"TILE@d": f"{atom}/w2x1/f1x4/k{min(4, -(-case.d // 16))}", **chosen}
+
+
+def reads_values(case: Case) -> bool:
+    return bool({"o", "sums"} & set(case.outputs))
 
 
 def pinned(**more: str) -> Callable[[Case], Pins]:
@@ -152,17 +161,17 @@ NOTHING = "it changes nothing here"
 
 @dataclass(frozen=True)
 class Limit:
-    """Values of two factors that do not go together, and what a refusal of them says.
+    """Values of some factors that do not go together, and what a refusal of them says.
 
     `says` is None where nothing refuses them, but the test cannot have them.
     """
 
     name: str
-    one: Mapping[str, Sequence[str]]
+    choices: Mapping[str, Sequence[str]]
     says: str | None
 
     def holds(self, row: Mapping[str, str]) -> bool:
-        return all(name in row and row[name] in values for name, values in self.one.items())
+        return all(name in row and row[name] in values for name, values in self.choices.items())
 
 
 def but(factor: str, *values: str) -> list[str]:
@@ -191,7 +200,11 @@ LIMITS = (
           "no tensor map describes"),
     Limit("rows_of_2_bytes", {"lay": ["unaligned"], "schedule": STAGED},
           "arrays that do not lie as its tensors say"),
-    Limit("nothing_to_stage", {"shape": ["5x0"], "schedule": STAGED}, NOTHING),
+    Limit("nothing_to_stage", {"shape": ["5x0"], "open": ["none", "m"], "schedule": TENSOR},
+          "STAGE is chosen for an operand that is streamed along the fold"),
+    Limit("rows_of_no_known_length", {"scores": ["bias_heads"],
+                                      "open": ["n", "mn", "bmn"], "schedule": ["tma_ring"]},
+          "no tensor map describes bias1"),
     Limit("heads_are_the_rows", {"outputs": ["lse", "top"], "shape": but("shape", *MOST_ROWS),
                                  "schedule": TILED}, None),
     Limit("more_rows_than_keys", {"scores": BY_DATA, "shape": MORE_ROWS}, None),
@@ -280,8 +293,9 @@ def refusals() -> list[Refused]:
     for limit in LIMITS:
         if limit.says is None:
             continue
-        ((other, values),) = ((n, v) for n, v in limit.one.items() if n != "schedule")
-        for place, schedule in enumerate(limit.one["schedule"]):
-            row = {**USUAL, other: values[place % len(values)], "schedule": schedule}
+        others = {n: v for n, v in limit.choices.items() if n != "schedule"}
+        for place, schedule in enumerate(limit.choices["schedule"]):
+            values = {name: every[place % len(every)] for name, every in others.items()}
+            row = {**USUAL, **values, "schedule": schedule}
             made.append(Refused(f"{limit.name}-{schedule}", row, limit.says))
     return made
