@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -87,6 +88,13 @@ def test_the_sweep_has_several_schedules_of_each() -> None:
         seen.setdefault(rest, set()).add(row["schedule"])
     assert min(map(len, seen.values())) >= 2
     assert set(itertools.chain(*seen.values())) <= set(SCHEDULES)
+
+
+def test_the_readme_says_how_many_rows_there_are() -> None:
+    said = Path("README.md").read_text()
+    assert f"{len(ROWS)} rows in which every pair of values" in said
+    assert f"{len(SWEEP)} rows\nof the article's sweep" in said
+    assert f"and {len(REFUSALS)} that are refused" in said
 
 
 def test_cover_covers() -> None:

@@ -109,6 +109,7 @@ class Built:
     operands: Operands
     meanings: dict[str, Any]
     seen: Any | None
+    peak: Any  # the largest score of a row, [b, h, m]
 
     @property
     def expression(self) -> Any:
@@ -139,7 +140,8 @@ def build(case: Case) -> Built:
         s = STEPS[step.head].build(s, step, o, name_of(step, place))
     seen = None if case.mask is None else masking.visible(case.mask, o)
     s = s if seen is None else where(seen, s, -inf)
-    return Built(case, o, _meanings(case, o, s), seen)
+    peak = s.max(o.axis("n")).order(*(o.axis(a) for a in "bhm"))
+    return Built(case, o, _meanings(case, o, s), seen, peak)
 
 
 def _sink(case: Case, o: Operands) -> Any:

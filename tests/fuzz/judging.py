@@ -138,9 +138,9 @@ class Bounds:
     def told(self, name: str) -> Array:
         """Rows about which the meaning is told.
 
-        Not those from which a mask hides what is no number, and not those all of whose scores are
-        -inf by the arithmetic of inputs: the meaning says NaN, a kernel cannot tell such a row
-        from one that a mask leaves nothing, which is 0.
+        Not those from which a mask hides what is no number, and not those all of whose seen scores
+        are -inf by the arithmetic of inputs: what a kernel keeps relative to their maximum is NaN,
+        or, where there may be rows that see nothing, 0 as there; the meaning says otherwise.
         """
         case, o = self.built.case, self.built.operands
         if case.values != "wild":
@@ -153,8 +153,8 @@ class Bounds:
             zero = sum(axis.index * 0 for axis in axes)
             seen = self._meaning((where(self.built.seen, 1.0, 0.0) + zero).order(*axes))
         rows = ~(key & (seen == 0)).any(-1)  # [b, h, m]
-        top, total = (self._meaning(self.built.meanings[each]) for each in ("top", "total"))
-        rows = rows & ~(np.isneginf(top) & np.isnan(total))
+        peak = self._meaning(self.built.peak)
+        rows = rows & ~(np.isneginf(peak) & (seen != 0).any(-1) & (case.n > 0))
         if name in ("o", "sums"):
             places = ["bhme".index(axis) for axis in order_of(case, name)]
             return np.asarray(rows[..., None].transpose(places))
