@@ -119,6 +119,7 @@ SCHEDULES: dict[str, Callable[[Case], Pins]] = {
     "paired": pinned(SKIP="index", ORDER="pair"),
     "folded": pinned(SKIP="index", ORDER="fold"),
 }
+SWEPT = {"37x37": "m=37 n=37"}  # a shape of the article's own
 FAR = {
     "above": "steps=scale:0.125+add:100.0 mask=causal",
     "below": "steps=scale:0.125+add:-100.0",
@@ -134,7 +135,7 @@ LARGEST = 5 * 2**19  # of b h m n (d + e): multiplications, for the simulator's 
 
 def case_of(row: Mapping[str, str]) -> Case:
     """The case of a row; factors that it leaves out are as usual."""
-    words = [{**FACTORS[name], **FAR}[value] for name, value in row.items() if name != "schedule"]
+    words = [{**FACTORS[name], **FAR, **SWEPT}[value] for name, value in row.items() if name != "schedule"]
     return read_case(" ".join(map(str, words)))
 
 
