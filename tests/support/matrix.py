@@ -135,7 +135,11 @@ LARGEST = 5 * 2**19  # of b h m n (d + e): multiplications, for the simulator's 
 
 def case_of(row: Mapping[str, str]) -> Case:
     """The case of a row; factors that it leaves out are as usual."""
-    words = [{**FACTORS[name], **FAR, **SWEPT}[value] for name, value in row.items() if name != "schedule"]
+    words = [
+        {**FACTORS[name], **FAR, **SWEPT}[value]
+        for name, value in row.items()
+        if name != "schedule"
+    ]
     return read_case(" ".join(map(str, words)))
 
 
