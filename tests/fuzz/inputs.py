@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from egraph_flash import Tensor
-from egraph_flash.dtypes import DTYPES, Array, Dtype, encode_bf16
+from egraph_flash.dtypes import DTYPES, Array, Dtype, decode_bf16, encode_bf16
 
 from . import masking
 from .cases import Built, Case
@@ -80,13 +80,18 @@ _KINDS: dict[str, Values] = {
 
 
 def _make_wild(made: dict[str, Array], rng: np.random.Generator) -> None:
-    """A query of NaN, one with an infinity, a key of NaN."""
-    nan, infinite = (_encoded(made["q"], value) for value in (np.nan, np.inf))
-    for name, value, whole in (("q", nan, True), ("q", infinite, False), ("k", nan, True)):
-        array = made[name]
+    """A query of NaN, one with an infinity to which some key answers with a score of +inf, a key
+    of NaN."""
+    q, k = made["q"], made["k"]
+    nan = _encoded(q, np.nan)
+    for array in (q, k):
         if array.size:
-            place = tuple(int(rng.integers(extent)) for extent in array.shape)
-            array[place[:-1] if whole else place] = value
+            array[tuple(int(rng.integers(extent)) for extent in array.shape[:-1])] = nan
+    if q.size and k.size:
+        batch, head, _, depth = (int(rng.integers(extent)) for extent in q.shape)
+        own = k[batch, head * k.shape[1] // q.shape[1], -1, depth]  # which the last query sees
+        sign = np.sign(decode_bf16(own) if k.dtype == np.uint16 else own)
+        q[batch, head, -1, depth] = _encoded(q, np.inf * (-1.0 if sign < 0 else 1.0))
 
 
 def _encoded(array: Array, value: float) -> Array:
