@@ -212,6 +212,9 @@ LIMITS = (
           "no tensor map describes bias1"),
     Limit("rows_of_any_bytes", {"scores": ["bias_heads"], "schedule": ["tma_ring"],
                                 "shape": ["64x37", "16x130", "1x1", "0x5"]}, None),
+    # refused where the bias could be left in global memory: the search stages all or nothing
+    Limit("rows_left_unstaged", {"scores": ["bias_heads"], "open": ["n", "mn", "bmn"],
+                                 "schedule": ["persistent", "by_index", "skewed", "lazy"]}, None),
     Limit("shift_tells_the_base", {"scores": ["scaled_late"], "outputs": ["lse"],
                                    "schedule": ["lazy"]},
           "depends on which base is kept; the nearest legal value is vote"),
