@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..absence import LOG, ZERO, absence_of
+from ..absence import LOG, ZERO, absence_of, doubted, is_known
 from ..dtypes import DTYPES
 from ..errors import LoweringError
 from ..indices import bounds
@@ -65,6 +65,8 @@ def _compute(ctx: Context, term: Any, frame: Frame) -> Value:
         from .hyperbolic import hyperbolic_tangent
 
         return hyperbolic_tangent(ctx, term, frame)
+    if head == "Or" and is_known(term):
+        return constant(1.0)
     operands = tuple(compute(ctx, child, frame) for child in term.args)
     if all(operand.is_constant for operand in operands):
         return constant(_fold(head, operands))
@@ -73,6 +75,8 @@ def _compute(ctx: Context, term: Any, frame: Frame) -> Value:
     if head in COMPARE:
         return _compare(ctx, head, operands, frame)
     if head in LOGIC:
+        if head == "And" and any(operand.is_constant and operand.words[0] for operand in operands):
+            return next(operand for operand in operands if not operand.is_constant)
         tests = tuple(truth(ctx, operand, frame) for operand in operands)
         return emit_each(ctx, LOGIC[head], tests, frame, "pred")
     if head in INTEGER and all(_integral(operand) for operand in operands):
@@ -92,10 +96,9 @@ EXACT = 2**24  # whole numbers up to it are floats, and so are their sums and di
 def _fused(ctx: Context, term: Any, frame: Frame) -> Value | None:
     """x * y + z of reals in one rounding, where the product has a value for each of the sum's.
 
-    None where the term is no such sum, or where conventions for absent elements may apply.
+    None where the term is no such sum, or where conventions for absent elements may apply: which
+    blocks need masks must not move a rounding.
     """
-    if absence_of(term, ctx.absent) or any(absence_of(arg, ctx.absent) for arg in term.args):
-        return None
     whole_tile = ctx.uses(term, frame)
     for place in (0, 1):
         product, other = term.args[place], term.args[1 - place]
@@ -103,6 +106,8 @@ def _fused(ctx: Context, term: Any, frame: Frame) -> Value | None:
             continue
         if whole_tile != (True, True) or _is_whole(ctx, term, frame):
             return None
+        if absence_of(doubted(product), ctx.absent) or _reads_state(ctx, product, frame):
+            continue
         x, y, z = (_real_of(ctx, part, frame) for part in (*product.args, other))
         if term.head == "Sub" and place == 0:
             z = emit_each(ctx, REAL["Neg"], (z,), frame, "f32")
@@ -118,6 +123,14 @@ def _fused(ctx: Context, term: Any, frame: Frame) -> Value | None:
             "f32",
         )
     return None
+
+
+def _reads_state(ctx: Context, term: Any, frame: Frame) -> bool:
+    """Whether a term reads what has one value a row: it may be absent in one block and not in
+    another."""
+    return any(
+        node.head == "Var" and ctx.uses(node, frame) != (True, True) for node in subterms(term)
+    )
 
 
 def _real_of(ctx: Context, term: Any, frame: Frame) -> Value:

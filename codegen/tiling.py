@@ -18,7 +18,16 @@ from ..choices import Choices
 from ..knobs import Tile as Geometry
 from ..roles import Contraction, contraction, summand, transported
 from ..shapes import Shape as Sums
-from ..shapes import inner_contraction, multiple_of, reductions, riders, scaled, shape_of, tiles_of
+from ..shapes import (
+    inner_contraction,
+    multiple_of,
+    reductions,
+    riders,
+    scaled,
+    scales_outward,
+    shape_of,
+    tiles_of,
+)
 from ..skipping import assume, end_of_rows, heavy_last, is_static, part_of_fold
 from ..stages import Stage
 from ..terms import Chan, make, rewrite, subterms, variable
@@ -175,7 +184,7 @@ class _Writer:
     def in_tiles(self, expr: Any) -> Any:
         """A term of the body in the body's tiles; differences from a base that a contraction
         starts at are there already."""
-        expr = rewrite(expr, self.inside)
+        expr = rewrite(scales_outward(expr), self.inside)
         for base in self.shifted & set(self.new):
             lift = rewrite(lift_of(base), self.inside)
             expr = rewrite(expr, {make("Sub", lift, self.new[base]): lift})

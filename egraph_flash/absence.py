@@ -15,7 +15,9 @@ import numpy as np
 
 from .dtypes import Array
 from .monoids import MONOIDS
+from .terms import make, rewrite, subterms
 
+TRUE = make("Num", 1.0)
 Flag = Array  # boolean, same shape as the values
 
 
@@ -125,12 +127,30 @@ def absence_of(term: Any, known: Mapping[Any, Kinds]) -> Kinds:
         return LOG if term.args[0] == -np.inf else NOWHERE
     if head in ("Load", "Var"):
         return known.get(term.args[0], NOWHERE) if head == "Load" else NOWHERE
+    if head == "Where" and is_known(term.args[0]):
+        return below[1]
     if head == "Red":
         empty = identity_kinds(MONOIDS[term.args[0].head].identity)
         return below[0] | (empty if _may_be_empty(term.args[1]) else NOWHERE)
     if head == "Get":
         return frozenset().union(LOG | ZERO if _folds_nothing(term) else NOWHERE, *below)
     return _RESULT[head](*below) if head in _RESULT else NOWHERE
+
+
+def known_to_hold(condition: Any) -> Any:
+    """The condition where it holds for sure. It stays in the term, as `condition | 1`, so that a
+    block without masks makes of a term what one with them does, to the last rounding."""
+    return make("Or", condition, TRUE)
+
+
+def is_known(condition: Any) -> bool:
+    return bool(condition.head == "Or" and condition.args[1] is TRUE)
+
+
+def doubted(term: Any) -> Any:
+    """The term with its conditions as they were before they were known to hold."""
+    known = [node for node in subterms(term) if node.head == "Or" and is_known(node)]
+    return rewrite(term, {node: node.args[0] for node in known})
 
 
 def _read(term: Any) -> list[Any]:

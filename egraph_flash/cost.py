@@ -10,10 +10,8 @@ from .balance import busiest_share
 from .errors import ScheduleError
 from .machines import Machine
 
-WARP_THREADS = 32
 SPILL_FACTOR = 1.25  # where registers are spilled, typically
 MOST_STRANDS = 4.0  # to choose from; more of them hide no more of what is not the slowest
-_ALLOCATION_REGISTERS = 256  # registers are given to a warp in units of this many
 
 
 @dataclass(frozen=True)
@@ -39,6 +37,7 @@ class Work:
     ctas: int = 1
     weights: tuple[int, ...] = ()
     warps_per_cta: int = 4
+    producer_warps: int = 0  # of them
     registers_per_thread: int = 128
     shared_bytes_per_cta: int = 0
     serial_steps: float = 0.0
@@ -86,11 +85,11 @@ class Occupancy:
     @cached_property
     def limits(self) -> dict[str, int]:
         work, machine = self.work, self.machine
-        per_warp = work.registers_per_thread * WARP_THREADS
-        per_warp = -(-per_warp // _ALLOCATION_REGISTERS) * _ALLOCATION_REGISTERS
+        consumers = work.warps_per_cta - work.producer_warps
+        registers = machine.registers_of(consumers, work.registers_per_thread, work.producer_warps)
         shared = work.shared_bytes_per_cta + machine.shared_bytes_reserved
         return {
-            "registers": machine.registers // max(per_warp * work.warps_per_cta, 1),
+            "registers": machine.registers // max(registers, 1),
             "shared memory": machine.shared_bytes // shared,
             "warps": machine.warps // work.warps_per_cta,
             "blocks": machine.ctas,

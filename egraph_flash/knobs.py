@@ -221,7 +221,7 @@ KNOBS: dict[str, Knob] = {
             "SUM",
             "bracket",
             "a stage",
-            "a sum over the fold with one value a row; ones: beside a "
+            "a sum over the fold with one value a row; ones: beside a tensor-core "
             "contraction with the same weights, whose operand is rounded",
             "the fold of rows commutes with the action, which is linear",
             block="folded across lanes once a block",

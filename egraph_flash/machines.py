@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from .codegen.residency import PRODUCER_REGISTERS
 from .codegen.targets import limits_of
 from .errors import ScheduleError
+
+WARP_THREADS = 32
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,24 @@ class Machine:
         """Whether warps may change how many registers they have."""
         return self.target.endswith("a")
 
+    def registers_of(self, warps: int, each: int, producers: int = 0) -> int:
+        """What a block takes of an SM whose threads have `each` registers; warps that produce have
+        as many, or, where warps may change how many they have, the few that they need."""
+        few = PRODUCER_REGISTERS if self.reassigns else each
+        return warps * _allocated(each) + producers * _allocated(few)
+
     @property
     def chip_clock_per_us(self) -> float:
         """Clocks of all SMs together in a microsecond."""
         return self.sms * self.clock_ghz * 1e3
+
+
+_UNIT = 256  # registers are given to a warp in units of this many
+
+
+def _allocated(registers: int) -> int:
+    """What a warp takes whose threads have so many registers."""
+    return -(-registers * WARP_THREADS // _UNIT) * _UNIT
 
 
 _GUIDE = (

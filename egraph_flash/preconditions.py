@@ -94,8 +94,7 @@ def _registers(
 ) -> Refusal | None:
     need = registers(demand(stage, candidate, choices))
     warps = max(candidate.inner.warps, candidate.outer.warps)
-    if choices.roles == "producer" and not machine.reassigns:
-        warps += PRODUCER_THREADS // 32
+    producers = PRODUCER_THREADS // 32 if choices.roles == "producer" else 0
     if need > machine.registers_per_thread + SLACK_REGISTERS:
         return Refusal(
             "TILE",
@@ -103,10 +102,11 @@ def _registers(
             f"more than the {machine.registers_per_thread} of {machine.target}",
         )
     each = min(need, machine.registers_per_thread, choices.regs.most)
-    if each * warps * 32 > machine.registers:
+    total = machine.registers_of(warps, each, producers)
+    if total > machine.registers:
         return Refusal(
             "TILE",
-            f"its {warps} warps need about {each * warps * 32} registers, "
+            f"its {warps + producers} warps need about {total} registers, "
             f"more than the {machine.registers} of an SM of {machine.target}",
         )
     return None
@@ -189,6 +189,8 @@ def _sum(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
         return "the stage has no sum with one value a row; the nearest legal value is block"
     if choices.sum == "ones" and not riders(stage):
         return "no contraction has the sum's weights as its operand; lane is legal"
+    if choices.sum == "ones" and not atom(candidate.inner.atom).on_tensor_cores:
+        return f"columns of ones cost {candidate.inner.atom} as much as others; lane is legal"
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -49,6 +49,10 @@ def operands(stage: Stage) -> tuple[str, ...]:
     sides = [s for found in shape_of(stage).contractions for s in (found.left, found.right)]
     found = [side for side in sides if side.head == "Load" and stage.roles.fold in side.axes]
     loads = [*found, *(tiles_of(stage) if found else ())]
+    return _arrays(loads)
+
+
+def _arrays(loads: Iterable[Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(x.args[0].args[0]) for x in loads if _has_elements(x)))
 
 
@@ -184,10 +188,16 @@ def value_of(choices: Choices, name: str) -> Any:
     return getattr(choices, name.lower())
 
 
+def _leaving(stage: Stage) -> tuple[dict[str, Any], ...]:
+    """Whether tiles of the body come as the operands do, or stay in global memory."""
+    tiles = {f"STAGE@{name}": Staging() for name in _arrays(tiles_of(stage))}
+    return ({}, tiles) if tiles else ({},)
+
+
 def realizations(stage: Stage, candidate: Candidate, pins: Mapping[str, Any]) -> list[Choices]:
     """The usual styles with the pinned values, each once; those that cannot have them left out."""
     found: dict[Choices, None] = {}
-    for styles in itertools.product(_MOVES, _KEEPING, _ALGEBRAS):
+    for styles in itertools.product(_MOVES, _leaving(stage), _KEEPING, _ALGEBRAS):
         wanted = {**_ALWAYS, "SKIP": facts(stage).skip}
         for style in styles:
             wanted |= style

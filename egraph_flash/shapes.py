@@ -15,7 +15,10 @@ from .dtypes import DTYPES
 from .free import free
 from .roles import Contraction, contraction, factors, placeholder, product, summand
 from .stages import Stage
-from .terms import Chan, subterms
+from .terms import Chan, make, rewrite, subterms
+
+MINUS_INFINITY = make("Num", float("-inf"))
+LEAST, GREATEST = 2.0**-126, 2.0**127  # of a factor of minus infinity, in f32
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,28 @@ def scaled(term: Any) -> tuple[Any, float]:
             if factor.head == "Num" and other.head != "Num" and 0.0 < factor.args[0] < math.inf:
                 return other, factor.args[0]
     return term, 1.0
+
+
+def scales_outward(expr: Any) -> Any:
+    """The expression with positive factors taken out of masks that put -inf: the same values, and
+    a factor of every element stands where what follows can take it up."""
+    change: dict[Any, Any] = {}
+    for node in subterms(expr):
+        new = rewrite(node, change)
+        if new.head == "Where" and new.args[2] is MINUS_INFINITY:
+            new = _scale_outside(new)
+        if new is not node:
+            change[node] = new
+    return change.get(expr, expr)
+
+
+def _scale_outside(masked: Any) -> Any:
+    condition, chosen, absent = masked.args
+    x, factor = scaled(chosen)
+    if x is chosen or not LEAST <= factor <= GREATEST:
+        return masked
+    inside = _scale_outside(make("Where", condition, x, absent))
+    return make(chosen.head, *(inside if each is x else each for each in chosen.args))
 
 
 def multiple_of(stage: Stage, channel: Chan) -> Any | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from .absence import known_to_hold
 from .carriers import bases_of, closure, lift_of, monoid_of
 from .choices import Choices
 from .free import free
@@ -212,18 +213,8 @@ def conditions(stage: Stage) -> tuple[Any, ...]:
 
 def assume(expr: Any, held: Conjuncts) -> Any:
     """The expression where these conditions hold."""
-    true = make("Num", 1.0)
-    change: dict[Any, Any] = {}
-    for node in subterms(expr):
-        new = true if node in held else rewrite(node, change)
-        if new.head == "And":
-            left = [part for part in new.args if part is not true]
-            new = new if len(left) == 2 else left[0] if left else true
-        if new.head == "Where" and new.args[0] is true:
-            new = new.args[1]
-        if new is not node:
-            change[node] = new
-    return change.get(expr, expr)
+    found = [node for node in subterms(expr) if node in held]
+    return rewrite(expr, {node: known_to_hold(node) for node in found})
 
 
 def _nodes(stage: Stage) -> list[Any]:

@@ -13,6 +13,7 @@ from .candidates import Candidate, demand
 from .choices import PLAIN, Choices
 from .codegen.arena import Arena, arena
 from .codegen.atoms import Atom, atom
+from .codegen.residency import PRODUCER_THREADS
 from .codegen.resources import registers
 from .codegen.slabs import CHUNK_BYTES, SlabLayout
 from .cost import Work
@@ -67,6 +68,7 @@ class Counts:
             ctas=-(-len(tiles) // 2) * others if self.choices.order == "pair" else ctas,
             weights=self._weights(tiles, others),
             warps_per_cta=self._warps(),
+            producer_warps=self._producers(),
             registers_per_thread=self._registers(),
             shared_bytes_per_cta=self._arena.size_bytes,
             serial_steps=self._serial_steps(steps),
@@ -114,8 +116,10 @@ class Counts:
         return max(min(self._need, self.choices.regs.most, MOST_REGISTERS), 32)
 
     def _warps(self) -> int:
-        consumers = max(self.candidate.inner.warps, self.candidate.outer.warps)
-        return consumers + (4 if self.choices.roles == "producer" else 0)
+        return max(self.candidate.inner.warps, self.candidate.outer.warps) + self._producers()
+
+    def _producers(self) -> int:
+        return PRODUCER_THREADS // 32 if self.choices.roles == "producer" else 0
 
     def _hands_over(self) -> bool:
         return shape_of(self.stage).hands_over and self.kind.on_tensor_cores

@@ -55,6 +55,16 @@ FOUND = (
     Trial(read_case("h=1 g=1 m=1 n=0 d=80 e=32 steps=add:0.5 outputs=lse open=n")),
     Trial(read_case("h=1 g=1 m=130 e=64 steps=alibi mask=causal outputs=lse")),
     Trial(read_case("h=16 g=8 m=5 n=3 mask=and(causal,length) outputs=lse")),
+    Trial(
+        read_case("n=32 d=32 e=32 steps=cap:5.0 mask=le(at:n,add(at:m,num:40)) outputs=o+lse"),
+        pins={"TILE@d": "a:mma_m16n8k16_f16/w1x1/f1x4/k2", "EXP": "fold"},
+        twin=True,
+    ),
+    Trial(read_case("h=5 g=1 m=12 n=24 d=32 e=32 mask=length"), pins={"ROLES": "producer"}),
+    Trial(
+        read_case("h=5 g=1 m=9 n=17 d=48 e=80 steps=cap:50.0 mask=documents cast=f32 values=alike"),
+        pins={"PLACE": "fold=cut"},
+    ),
 )
 
 
