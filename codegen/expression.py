@@ -301,7 +301,7 @@ def _real(ctx: Context, term: Any, operands: tuple[Value, ...], frame: Frame) ->
     head = term.head
     if head in ("Sub", "Div"):
         left, right = (absence_of(child, ctx.absent) for child in term.args)
-        if head == "Sub" and left & right & LOG:
+        if head == "Sub" and (left & right & LOG or term.args[1] in ctx.upper):
             return _guarded_difference(ctx, term.args[1], operands, frame)
         if head == "Div" and left & right & ZERO:
             return _guarded_quotient(ctx, operands, frame)
@@ -323,7 +323,10 @@ def _guarded_difference(
     ctx: Context, right: Any, operands: tuple[Value, ...], frame: Frame
 ) -> Value:
     """a - b with (-inf) - (-inf) = -inf. Where b bounds a from above, b = -inf implies a = -inf,
-    so that taking 0 for b does it once a row; elsewhere the result is chosen element by element."""
+    so that taking 0 for b does it once a row; elsewhere the result is chosen element by element.
+
+    A bound that a fold has found so far may be -inf although nothing is absent: inputs may be.
+    """
     a, b = operands
     if right in ctx.upper:
         name = ctx.name_of(right, frame)

@@ -268,9 +268,11 @@ class _Kernel:
 
     def _loop(self, op: Loop) -> None:
         Stream(self, op).run()
+        self.ctx.upper.clear()
 
     def _sweep(self, op: Sweep) -> None:
         sweep(self, op)
+        self.ctx.upper.clear()
 
     def _store(self, op: Store) -> None:
         frame = self.frame(op.shape)

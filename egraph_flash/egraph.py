@@ -41,6 +41,8 @@ _ROUND = tuple(
 # When all channels are known: join the carriers, then let reductions go through memory.
 _FINISH = "(run-schedule (run absorption) (run placement) (saturate (run analysis)))"
 
+REPEATS = 3  # of questions that were answered by no
+
 # Tables whose sizes say whether a round found anything new. Rows of other tables may still grow:
 # unit algebra finds new spellings for ever, but no new reductions, carriers or proofs.
 _SETTLED = ("Red", "Ch", "Tw", "Fold", "nonpositive", "streams", "carrier", "pool")
@@ -167,8 +169,19 @@ class Session:
     def members(self, claims: Sequence[tuple[int, Expr]]) -> list[bool]:
         """For each (place, term) whether the term is in the class of that output.
 
-        The terms are added for the time of the question, so that shared parts are asked once.
+        The terms are added for the time of the question, so that shared parts are asked once. The
+        engine's index is at times behind its tables, and a term that it holds is then added anew,
+        in a class of its own; this mends the index. So a yes counts at once, a no when repeated.
         """
+        held = self._members(claims)
+        for _ in range(REPEATS):
+            if all(held):
+                break
+            again = self._members(claims)
+            held = [one or other for one, other in zip(held, again, strict=True)]
+        return held
+
+    def _members(self, claims: Sequence[tuple[int, Expr]]) -> list[bool]:
         bindings, names = shared(*(term for _, term in claims))
         self.run("(push)")
         try:

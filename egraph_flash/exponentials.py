@@ -13,7 +13,7 @@ from .free import free
 from .roles import placeholder, summand
 from .shapes import multiple_of, shape_of
 from .stages import Stage
-from .terms import Chan, fill, make
+from .terms import Chan, fill
 
 _ELSEWHERE = ("Red", "Get")  # values that a tile or a channel holds already
 _NO_MAXIMA: dict[Any, Chan] = {}
@@ -22,11 +22,10 @@ _NO_MAXIMA: dict[Any, Chan] = {}
 @dataclass(frozen=True)
 class Exponentials:
     """Whether some exponential has a value for each element of a tile, and the maxima that such
-    exponents subtract: `inside` the body of the fold, and `after` it, in an output."""
+    exponents subtract in the body of the fold."""
 
     by_element: bool
-    inside: frozenset[Chan]
-    after: frozenset[Chan]
+    subtracted: frozenset[Chan]
 
 
 @dataclass(frozen=True)
@@ -46,21 +45,15 @@ def exponentials(stage: Stage) -> Exponentials:
     after = [each for place in _outputs(stage) for each in _subtracted(place)]
     return Exponentials(
         by_element=bool(inside or after),
-        inside=frozenset(each for each in inside if each is not None),
-        after=frozenset(each for each in after if each is not None),
+        subtracted=frozenset(each for each in inside if each is not None),
     )
 
 
-def subtracts_a_base(stage: Stage, base: str, start: str) -> bool:
-    """Whether some exponent by element subtracts a maximum, with these values of BASE and START.
-
-    A contraction that starts at its base leaves nothing to subtract. After the fold, only a base
-    that moves in place is known for the maximum.
-    """
-    known = exponentials(stage)
-    here = any(start == "zero" or multiple_of(stage, each) is None for each in known.inside)
-    bases = {each for channel in stage.channels for each in bases_of(channel)}
-    return here or (base != "max" and not known.after.isdisjoint(bases))
+def subtracts_a_base(stage: Stage, start: str) -> bool:
+    """Whether some exponent by element subtracts a maximum in the body, with this value of START:
+    a contraction that starts at its base leaves nothing to subtract."""
+    maxima = exponentials(stage).subtracted
+    return any(start == "zero" or multiple_of(stage, each) is None for each in maxima)
 
 
 def _body(stage: Stage) -> Iterator[_Place]:
@@ -78,9 +71,8 @@ def _body(stage: Stage) -> Iterator[_Place]:
 
 
 def _outputs(stage: Stage) -> Iterator[_Place]:
-    maxima = {make("Get", stage.state, c): c for c in stage.channels if monoid_of(c) == "Max"}
     for target in stage.targets:
-        yield _Place(target.expr, stage.roles.row, stage.roles.column, maxima)
+        yield _Place(target.expr, stage.roles.row, stage.roles.column, _NO_MAXIMA)
 
 
 def _element(channel: Chan) -> Any:

@@ -142,7 +142,7 @@ def relevant(stage: Stage, candidate: Candidate, choices: Choices) -> set[str]:
 def _form_matters(stage: Stage, choices: Choices) -> bool:
     """Whether the form of exp that is chosen, or another in its place, changes what is emitted."""
     if choices.exp.form in ("fold", "poly"):
-        return subtracts_a_base(stage, choices.base, choices.start)
+        return subtracts_a_base(stage, choices.start)
     return exponentials(stage).by_element
 
 

@@ -38,6 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     (
         *("codegen.ptx_types", "codegen.ptx", "codegen.isa.", "codegen.lanes", "codegen.targets"),
+        "codegen.residency",
         *("codegen.ptx_text", "codegen.ptx_parse", "codegen.atoms", "codegen.frames"),
         *("machines", "balance", "cost", "pipes", "knobs"),
     ),
@@ -61,7 +62,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "codegen.slabs",
             "codegen.arena",
             "codegen.boxes",
-            "codegen.residency",
             "gauge",
             "intervals",
             "skipping",

@@ -30,6 +30,7 @@ def arrays(built: Built, rng: np.random.Generator) -> dict[str, Array]:
         made[name] = view
     if case.values == "wild":
         _make_wild(made, rng)
+        _hide(built, made, rng)
     if masking.bounds_keys(case.mask):
         _poison_past(built, made)
     if "out" in lays:
@@ -92,6 +93,19 @@ def _make_wild(made: dict[str, Array], rng: np.random.Generator) -> None:
         own = k[batch, head * k.shape[1] // q.shape[1], -1, depth]  # which the last query sees
         sign = np.sign(decode_bf16(own) if k.dtype == np.uint16 else own)
         q[batch, head, -1, depth] = _encoded(q, np.inf * (-1.0 if sign < 0 else 1.0))
+
+
+def _hide(built: Built, made: dict[str, Array], rng: np.random.Generator) -> None:
+    """Minus infinity in biases, for the first keys of every other row: as many as it happens."""
+    for name in sorted(made):
+        letters = [axis.name for axis in built.operands.tensors[name].axes]
+        if not name.startswith("bias") or "n" not in letters:
+            continue
+        along = np.moveaxis(made[name], letters.index("n"), -1)
+        hidden = rng.integers(0, along.shape[-1] + 1, along.shape[:-1])
+        hidden = hidden * rng.integers(0, 2, hidden.shape)
+        first = np.arange(along.shape[-1]) < hidden[..., None]
+        along[first] = _encoded(made[name], -np.inf)
 
 
 def _encoded(array: Array, value: float) -> Array:

@@ -139,8 +139,8 @@ class Bounds:
         """Rows about which the meaning is told.
 
         Not those from which a mask hides what is no number, and not those all of whose seen scores
-        are -inf by the arithmetic of inputs: what a kernel keeps relative to their maximum is NaN,
-        or, where there may be rows that see nothing, 0 as there; the meaning says otherwise.
+        are -inf by the arithmetic of inputs, where a mask may hide everything, or where something
+        is kept relative to their maximum alone: a kernel takes them for rows that see nothing.
         """
         case, o = self.built.case, self.built.operands
         if case.values != "wild":
@@ -154,7 +154,8 @@ class Bounds:
             seen = self._meaning((where(self.built.seen, 1.0, 0.0) + zero).order(*axes))
         rows = ~(key & (seen == 0)).any(-1)  # [b, h, m]
         peak = self._meaning(self.built.peak)
-        rows = rows & ~(np.isneginf(peak) & (seen != 0).any(-1) & (case.n > 0))
+        if self.built.seen is not None or (case.sink == "none" and name not in ("o", "top")):
+            rows = rows & ~(np.isneginf(peak) & (seen != 0).any(-1) & (case.n > 0))
         if name in ("o", "sums"):
             places = ["bhme".index(axis) for axis in order_of(case, name)]
             return np.asarray(rows[..., None].transpose(places))

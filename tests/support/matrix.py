@@ -213,9 +213,6 @@ LIMITS = (
     Limit("heads_are_the_rows", {"outputs": ["lse", "top"], "shape": but("shape", *MOST_ROWS),
                                  "schedule": TILED}, None),
     Limit("more_rows_than_keys", {"scores": BY_DATA, "shape": MORE_ROWS}, None),
-    # its derivation is not shown to be one: see the case that is still wrong in test_fuzz
-    Limit("naive_is_no_member", {"scores": ["alibi"], "outputs": ["lse", "top"],
-                                 "open": ["m", "n", "mn", "bmn"]}, None),
     Limit("no_rows_to_scan", {"shape": ["0x5"], "schedule": ["by_data"]}, None),
     Limit("no_documents_of_more_rows", {"schedule": ["by_data"], "shape": MORE_ROWS}, None),
     Limit("out_is_one_array", {"outputs": but("outputs", "o"), "lay": ["out"]}, None),
