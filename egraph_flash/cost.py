@@ -20,10 +20,11 @@ class Work:
 
     `hbm_bytes` cross the memory bus at least once, `l2_bytes` from the L2 into the SMs; `l1_bytes`
     are the cache lines that global loads touch, and `shared_bytes` move through shared memory.
-    `weights` are how much the blocks have to do, in the order in which they start; empty where all
-    have as much. `serial_steps` is the longest chain of dependent trips to memory in one block,
-    `overlap` how many independent strands of work a warp has at a time, `spills` whether its
-    registers do not suffice.
+    `loop_bytes` is the code of a loop of which warps fetch `code_bytes` in all. `weights` are how
+    much the blocks have to do, in the order in which they start; empty where all have as much.
+    `serial_steps` is the longest chain of dependent trips to memory in one block, `chain_clocks`
+    what other chains take beside it; `overlap` how many independent strands of work a warp has at
+    a time, `spills` whether its registers do not suffice.
     """
 
     mma_flop: float = 0.0
@@ -34,6 +35,8 @@ class Work:
     l2_bytes: float = 0.0
     l1_bytes: float = 0.0
     shared_bytes: float = 0.0
+    code_bytes: float = 0.0
+    loop_bytes: float = 0.0
     ctas: int = 1
     weights: tuple[int, ...] = ()
     warps_per_cta: int = 4
@@ -41,6 +44,7 @@ class Work:
     registers_per_thread: int = 128
     shared_bytes_per_cta: int = 0
     serial_steps: float = 0.0
+    chain_clocks: float = 0.0
     overlap: float = 1.0
     spills: bool = False
 
@@ -136,6 +140,7 @@ def predict(work: Work, machine: Machine) -> Cost:
     on_busiest = -(-work.ctas // machine.sms)
     at_once = min(resident, on_busiest)
     clocks = machine.clock_ghz * 1e3  # in a microsecond
+    streamed = work.code_bytes if work.loop_bytes > machine.code_bytes else 0.0
     per_sm = {
         "mma": work.mma_flop / (machine.mma_tflops * 1e6 / machine.sms),
         "fma": work.fma_flop / (2 * machine.fma_per_clock * clocks),
@@ -143,10 +148,12 @@ def predict(work: Work, machine: Machine) -> Cost:
         "alu": work.alu_ops / (machine.alu_per_clock * clocks),
         "l1": work.l1_bytes / (machine.l1_bytes_per_clock * clocks),
         "shared": work.shared_bytes / (machine.shared_bytes_per_clock * clocks),
+        "code": streamed / (machine.code_bytes_per_clock * clocks),
         "l2": work.l2_bytes / (machine.l2_bytes_per_clock * clocks),
     }
     hbm_us = work.hbm_bytes / (machine.hbm_gbps * 1e3)
-    chain_us = work.serial_steps * machine.step_us * work.ctas / at_once
+    alone_us = work.serial_steps * machine.step_us + work.chain_clocks / clocks
+    chain_us = alone_us * work.ctas / at_once
 
     def busy(share: float, blocks: int) -> tuple[float, dict[str, float]]:
         """The time of the busiest SM, with so many blocks on it, and of each resource alone."""

@@ -32,6 +32,8 @@ class Machine:
     l2_bytes_per_clock: int  # from the L2 into one SM
     l1_bytes_per_clock: int  # of global loads that hit, from whole lines, of one SM
     shared_bytes_per_clock: int  # of one SM
+    code_bytes: int  # of a loop that is fetched once; the code of a longer one streams in again
+    code_bytes_per_clock: int  # at which it does, into one SM
     shared_bytes: int  # of one SM
     shared_bytes_reserved: int  # by the system for each block
     registers: int  # of one SM
@@ -102,6 +104,8 @@ MACHINES: dict[str, Machine] = {
             l2_bytes_per_clock=64,
             l1_bytes_per_clock=64,
             shared_bytes_per_clock=128,
+            code_bytes=32 << 10,
+            code_bytes_per_clock=128,
             shared_bytes=100 << 10,
             shared_bytes_reserved=1024,
             registers=65_536,
@@ -109,7 +113,7 @@ MACHINES: dict[str, Machine] = {
             ctas=24,
             launch_us=2.5,
             step_us=0.8,
-            source=f"vendor sheet; {_GUIDE}; L1, launch and latency as on the H200",
+            source=f"vendor sheet; {_GUIDE}; L1, code, launch and latency as on the H200",
         ),
         Machine(
             name="H200",
@@ -126,6 +130,8 @@ MACHINES: dict[str, Machine] = {
             l2_bytes_per_clock=64,
             l1_bytes_per_clock=64,
             shared_bytes_per_clock=128,
+            code_bytes=32 << 10,
+            code_bytes_per_clock=128,
             shared_bytes=228 << 10,
             shared_bytes_reserved=1024,
             registers=65_536,
@@ -134,7 +140,8 @@ MACHINES: dict[str, Machine] = {
             launch_us=2.5,
             step_us=0.8,
             source=f"vendor sheet; mma.sync, copy measured; {_GUIDE}; "
-            "L1 inferred from a profile (docs/forms.md); launch, latency typical",
+            "L1 inferred from a profile (docs/forms.md), code from long loops (docs/scores.md); "
+            "launch, latency typical",
         ),
     )
 }

@@ -62,6 +62,7 @@ class Profile:
     tanhs: int
     maxima: int  # channels that fold rows
     sums: int
+    drifts: bool  # a base that others are kept relative to grows with the fold's own index
 
 
 @lru_cache(maxsize=64)
@@ -104,7 +105,28 @@ def profile(stage: Stage) -> Profile:
         tanhs=_by_element(bodies, stage, "Tanh"),
         maxima=sum(monoid_of(channel) == "Max" for channel in sums.plain),
         sums=sum(monoid_of(channel) == "Sum" for channel in sums.plain),
+        drifts=_drifts(stage),
     )
+
+
+_KEEPS_GROWTH = ("Add", "Sub", "Mul", "Div", "Neg", "Where", "Max2", "Min2", "Cast", "Mat")
+
+
+def _drifts(stage: Stage) -> bool:
+    """Whether the lift of some base has the index of the fold in it, outside of conditions, array
+    indices and functions that bound it."""
+    if stage.fold is None:
+        return False
+
+    def grows(term: Any) -> bool:
+        if term.head == "Idx":
+            return term.args[0] is stage.roles.fold
+        parts = [child for child in term.children if child.sort == "Expr"]
+        parts = parts[1:] if term.head == "Where" else parts
+        return term.head in _KEEPS_GROWTH and any(map(grows, parts))
+
+    bases = {base for channel in stage.channels for base in bases_of(channel)}
+    return any(grows(lift_of(base)) for base in bases if monoid_of(base) == "Max")
 
 
 def _read(load: Any, stage: Stage) -> Read:

@@ -36,6 +36,7 @@ _MOVES = (
 _ALGEBRAS = (
     {"BASE": "max", "SUM": "block", "EXP": Exponential("ex2")},
     {"BASE": "lazy", "SUM": "lane", "EXP": Exponential("fold")},
+    {"BASE": "max", "SUM": "lane", "EXP": Exponential("fold")},
 )
 _ALWAYS = {"HANDOFF": "repack", "DRAIN": Drain(4), "ORDER": "heavy"}
 _KEEPING = ({"HOIST": "registers"}, {"HOIST": "shared"})

@@ -13,6 +13,7 @@ from .candidates import Candidate, demand
 from .choices import PLAIN, Choices
 from .codegen.arena import Arena, arena
 from .codegen.atoms import Atom, atom
+from .codegen.frames import column_offsets, row_offsets
 from .codegen.residency import PRODUCER_THREADS
 from .codegen.resources import registers
 from .codegen.slabs import CHUNK_BYTES, SlabLayout
@@ -51,11 +52,14 @@ class Counts:
             * rows
             * (
                 sum(width * _rounded(found.depth.size, kind.depth) for found in known.inner)
-                + len(known.outer) * columns * width
+                + len(known.outer) * (columns + self._ones()) * width
             )
         )
         handed = elements if self._hands_over() else 0.0
         read, touched, drained = self._read_bytes(rows, columns)
+        ops = flop / FLOP_OF_MMA + (sum(pipes.values()) + handed / 2) / 32 + drained / SHARED_OF_OP
+        code = INSTRUCTION_BYTES * ops  # of every warp, each time that it runs it
+        blocks = max(ctas * self._warps() * steps, 1.0)
         return Work(
             mma_flop=flop if kind.on_tensor_cores else 0.0,
             fma_flop=(0.0 if kind.on_tensor_cores else flop) + 2 * pipes["fma"],
@@ -65,6 +69,8 @@ class Counts:
             l2_bytes=ctas * steps * read,
             l1_bytes=ctas * steps * touched,
             shared_bytes=self._handoff_bytes(handed) + ctas * steps * drained,
+            code_bytes=code,
+            loop_bytes=code / blocks * self._group() if self.kind.on_tensor_cores else 0.0,
             ctas=-(-len(tiles) // 2) * others if self.choices.order == "pair" else ctas,
             weights=self._weights(tiles, others),
             warps_per_cta=self._warps(),
@@ -72,6 +78,7 @@ class Counts:
             registers_per_thread=self._registers(),
             shared_bytes_per_cta=self._arena.size_bytes,
             serial_steps=self._serial_steps(steps),
+            chain_clocks=steps * MOVE_CLOCKS if self._moves_always() and known.rescaled else 0.0,
             overlap=self._overlap(),
             spills=self._need > min(MOST_REGISTERS, self.choices.regs.most),
         )
@@ -82,8 +89,12 @@ class Counts:
         count = _tiles(roles.row, rows)
         if roles.fold is None or self.choices.skip == "none":
             return (_tiles(roles.fold, block),) * count
-        group = block * max((s.steps for _, s in self.choices.stage if s.depth), default=1)
+        group = block * self._group()
         return tuple(-(-n // group) * group // block for n in weights(self.stage, rows))
+
+    def _group(self) -> int:
+        """Blocks of the fold that a round of the loop works on."""
+        return max((s.steps for _, s in self.choices.stage if s.depth), default=1)
 
     def _weights(self, tiles: tuple[int, ...], others: int) -> tuple[int, ...]:
         """The blocks' weights in the order in which they start; empty where all are alike."""
@@ -95,7 +106,9 @@ class Counts:
     def _overlap(self) -> float:
         """Blocks that a warp works on at a time: two where the next one's scores do not wait, by
         the skew or because several blocks stand in one basic block."""
-        several = any(staging.steps > 1 for _, staging in self.choices.stage)
+        several = self._group() > 1
+        if self._moves_always() and self.choices.base != "max":
+            return 1.0  # a path that every block takes stands between them
         return 2.0 if several or self.choices.skew != "off" else 1.0
 
     # ---- what the block is -----------------------------------------------------------------------
@@ -128,6 +141,10 @@ class Counts:
         tile = self.candidate.outer if self.stage.fold is not None else self.candidate.inner
         return atom(tile.atom).columns * tile.column_atoms * tile.column_warps
 
+    def _ones(self) -> int:
+        """Columns of ones beside those of an accumulator."""
+        return self.kind.columns if self.choices.sum == "ones" else 0
+
     # ---- arithmetic ------------------------------------------------------------------------------
 
     def _pointwise(
@@ -136,9 +153,16 @@ class Counts:
         """Operations by pipe; the forms of the algebra leave some of them out."""
         known, choices = profile(self.stage), self.choices
         pipes = {"fma": 0.0, "mufu": 0.0, "alu": 0.0}
-        for each in known.pointwise:
-            share = (1 if each.by_rows else 1 / rows) * (
-                1 if each.by_columns else 1 / self.candidate.block
+        tile, held = self.candidate.inner, self.kind.c
+        of_lane = (
+            tile.row_atoms * len(row_offsets(held)),
+            tile.column_atoms * len(column_offsets(held)),
+        )
+        for (
+            each
+        ) in known.pointwise:  # what has one value a row is computed by every lane for its own
+            share = (1 if each.by_rows else 1 / of_lane[0]) * (
+                1 if each.by_columns else 1 / of_lane[1]
             )
             pipes[each.pipe] += each.count * elements * share
         exps = known.exponentials * elements
@@ -156,13 +180,17 @@ class Counts:
                 pipes[pipe] += (TANH_APPROX.get(pipe, 0.0) - count) * known.tanhs * elements
         if choices.sum == "ones":
             pipes["fma"] -= exps
-        if choices.base == "max":
+        if self._moves_always():
             pipes["fma"] += known.rescaled * rounds * rows * columns
-        across = [choices.base == "max"] * known.maxima + [choices.sum == "block"] * known.sums
+        across = [self._moves_always()] * known.maxima + [choices.sum == "block"] * known.sums
         if self.kind.on_tensor_cores:
             folds = rounds * rows * 4  # four lanes hold a row
             pipes["alu"] += SHUFFLE_OPS * folds * sum(across)
         return pipes
+
+    def _moves_always(self) -> bool:
+        """Whether a base moves in every block: by choice, or because it grows along the fold."""
+        return self.choices.base == "max" or profile(self.stage).drifts
 
     # ---- bytes -----------------------------------------------------------------------------------
 
@@ -266,6 +294,10 @@ def _conflicts(layout: SlabLayout) -> int:
 
 
 MOST_REGISTERS = 255
+INSTRUCTION_BYTES = 16
+FLOP_OF_MMA = 2 * 16 * 8 * 16
+SHARED_OF_OP = 512  # bytes that one instruction of a warp takes from a slab
+MOVE_CLOCKS = 150.0  # of a base: two exchanges, the exp of a difference, a product; about so many
 SHUFFLE_OPS = 4.0  # two exchanges and two operations, for each lane that holds a row
 RING_WAIT = 0.05  # of a trip: the barrier of a slot that is full already
 LINE_BYTES = 128.0
