@@ -305,9 +305,8 @@ class Stream:
                 wait_for(self.ctx, self.once_barrier(), 0)
                 return
             copying = [ring for ring in self.rings if isinstance(ring, CopyRing)]
-            lead = any(ring.plan.lead for ring in self.rings)
-            if copying and not lead:
-                return  # it belongs to the first group of copies
+            if copying and not self.loop.before:
+                return  # it belongs to the first group of copies, which is waited for first
             if self.once_transport() == "cp":
                 commits = sum(ring.depth - 1 for ring in copying)
                 if not commits:

@@ -61,6 +61,16 @@ FOUND = (
         pins={"TILE@d": "a:mma_m16n8k16_f16/w1x1/f1x4/k2", "EXP": "fold"},
         twin=True,
     ),
+    Trial(
+        read_case("m=15 n=70 d=96 e=16 steps=bias:mn:f16"),
+        pins={
+            "TILE@d": "a:mma_m16n8k16_f16/w2x1/f2x8/k4",
+            "HOIST": "shared",
+            "STAGE@k": "d0",
+            "STAGE@v": "d2/cp/ring",
+            "SKEW": "on",
+        },
+    ),
     Trial(read_case("h=5 g=1 m=12 n=24 d=32 e=32 mask=length"), pins={"ROLES": "producer"}),
     Trial(
         read_case("h=5 g=1 m=9 n=17 d=48 e=80 steps=cap:50.0 mask=documents cast=f32 values=alike"),
