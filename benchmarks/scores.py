@@ -3,8 +3,9 @@
     python benchmarks/scores.py [--shape 1,8,4096,64] [--rounds 15] [--only causal,alibi] [--peers]
 
 All rows are CUDA-graph replays interleaved in one run, on random data, each output checked against
-float64 at sampled places. `of plain` is a row's time over our plain one's; `a tile` the same for
-each tile of keys that it computes. Needs a GPU, and PyTorch for the peers.
+float64 at sampled places. `of plain` is a row's time over our plain one's; `a score` the same for
+each score that a mask leaves. A window computes whole tiles, so plain attention over as many keys
+as those have stands beside it. Needs a GPU, and PyTorch for the peers.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from egraph_flash.masks import alibi, causal, softcap, window
 SHOWN = ("TILE@d", "STAGE@k", "SKEW", "SKIP", "ORDER", "TANH")
 Shape = tuple[int, int, int, int]
 LEFT = 1023  # keys before its own that a query sees in a window of 1,024
+TILE = 64  # rows of a tile, and keys that it takes at a time, in the window's schedule
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Case:
     mask: Any = None
     groups: int = 1  # query heads for each head of keys
     lengths: bool = False  # whether the lengths are a call's
+    keys: Callable[[int], int] = lambda rows: rows
 
 
 def _bias(axes: dict[str, Axis], *names: str) -> Any:
@@ -60,6 +63,7 @@ CASES: dict[str, Case] = {
         lambda s, x: where(window(x["m"], x["n"], left=LEFT, right=0), s, -inf),
         mask=lambda b, h, row, column: (row >= column) & (row - column <= LEFT),
     ),
+    "as many keys": Case(lambda s, x: s, ("flex",), keys=lambda rows: keys_of_window(rows)),
     "alibi": Case(
         lambda s, x: s + alibi(Tensor("slopes", (x["h"],), f32), x["m"], x["n"]),
         score=lambda given: lambda s, b, h, m, n: s + given["slopes"][h] * (n - m),
@@ -82,10 +86,23 @@ CASES: dict[str, Case] = {
 }
 
 
+def keys_of_window(rows: int) -> int:
+    """The keys of the tiles that a window computes, on average over the tiles of rows.
+
+    >>> keys_of_window(4096)
+    952
+    """
+    firsts = range(0, rows, TILE)
+    return sum(first + TILE - max(first - LEFT, 0) // TILE * TILE for first in firsts) // len(
+        firsts
+    )
+
+
 def axes_of(case: str, shape: Shape) -> dict[str, Axis]:
     batch, heads, rows, depth = shape
     heads = 32 if case.startswith("32 heads") else heads
-    sizes = {"b": batch, "h": heads, "m": rows, "n": rows, "d": depth, "e": depth}
+    keys = CASES[case].keys(rows)
+    sizes = {"b": batch, "h": heads, "m": rows, "n": keys, "d": depth, "e": depth}
     made = {name: Axis(name, size) for name, size in sizes.items()}
     if CASES[case].lengths:
         made |= {"m": Axis("m", "rows", hint=rows), "n": Axis("n", "keys", hint=rows)}
@@ -111,6 +128,8 @@ def computed(case: str, shape: Shape) -> float:
     at = np.arange(rows)
     if case == "causal":
         return float((at + 1).sum() / rows**2)
+    if case == "as many keys":
+        return keys_of_window(rows) / rows
     if case.startswith("window"):
         return float(np.minimum(at + 1, LEFT + 1).sum() / rows**2)
     return 1.0
@@ -150,7 +169,7 @@ def run(shape: Shape, rounds: int, only: str, with_peers: bool) -> None:
         for row in rows.values():
             row.output = row.replay.output()
     print(f"{gpu}, {list(shape)} f16, {rounds} rounds, seed {seed}")
-    print(f"{'row':<28}{'us':>9}{'of plain':>10}{'a tile':>8}{'max error':>11}  schedule")
+    print(f"{'row':<28}{'us':>9}{'of plain':>10}{'a score':>8}{'max error':>11}  schedule")
     plain_us = statistics.median(times["plain"]) / rows["plain"].replay.repeats
     for label, row in rows.items():
         time_us = statistics.median(times[label]) / row.replay.repeats

@@ -131,7 +131,7 @@ class _Finder:
         if isinstance(word, Register):
             return word
         register = self.ctx.builder.new("b32")
-        self.ctx.builder.move(register, int(word))
+        self.ctx.builder.move(register, int(word) % 2**32)
         return register
 
 

@@ -62,6 +62,11 @@ FOUND = (
         twin=True,
     ),
     Trial(
+        read_case("h=1 g=1 m=1 n=1 mask=le(sub(num:18,div:5(sub(at:m,at:n))),div:9(mod:3(at:b)))"),
+        pins={"SKEW": "on"},
+    ),
+    Trial(read_case("h=4 m=1 n=15 e=128 steps=square values=large")),
+    Trial(
         read_case("m=15 n=70 d=96 e=16 steps=bias:mn:f16"),
         pins={
             "TILE@d": "a:mma_m16n8k16_f16/w2x1/f2x8/k4",

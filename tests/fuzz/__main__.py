@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 
 from . import report
@@ -18,6 +19,8 @@ from .shrinking import shrunk
 from .trials import Outcome, Trial, prepare_all, read_trial, run
 
 WORKERS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+ON_GPU = 8  # processes that share it, most of whose time goes into judging
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +67,7 @@ def _simulated(trials: Sequence[Trial]) -> Iterator[tuple[Trial, Outcome]]:
 
 
 def _on_gpu(trials: Sequence[Trial]) -> Iterator[tuple[Trial, Outcome]]:
-    """Compile on all CPUs, into the disk cache; then run one after the other."""
+    """Compile on all CPUs, into the disk cache; then run in a few processes."""
     from egraph_flash.runtime import present_target
 
     target = present_target()
@@ -72,8 +75,11 @@ def _on_gpu(trials: Sequence[Trial]) -> Iterator[tuple[Trial, Outcome]]:
         raise SystemExit("fuzz: no GPU of sm_90 or sm_120 is here; the simulator is --backend sim")
     here = [trial.on(target) for trial in trials]
     _compile(here)
-    for trial in here:
-        yield trial, run(trial, "gpu")
+    # spawned, not forked: a process that has met the CUDA driver must not fork
+    with ProcessPoolExecutor(min(WORKERS, ON_GPU), get_context("spawn")) as pool:
+        jobs = {pool.submit(run, trial, "gpu"): trial for trial in here}
+        for job in as_completed(jobs):
+            yield jobs[job], job.result()
 
 
 def _compile(trials: Sequence[Trial]) -> None:

@@ -106,7 +106,9 @@ class Bounds:
         rounds = [t for name, t in schedule.items() if name.startswith("TILE") and "mma" in t]
         narrow = DTYPES[case.dtype].unit_roundoff if rounds else 0.0
         ones = any(v == "ones" for k, v in schedule.items() if k.partition("@")[0] == "SUM")
-        exponents = 4 * self.size.error + (4 * self.size.largest + case.n + 8) * STEP
+        self.exponents = exponents = (
+            4 * self.size.error + (4 * self.size.largest + case.n + 8) * STEP
+        )
         self.of_weights = exponents + narrow
         self.of_totals = exponents + (narrow if ones else 0.0)
         values = _real(built, given, "v") if "v" in given else np.zeros(())
@@ -136,13 +138,16 @@ class Bounds:
         return spread, smallest
 
     def told(self, name: str) -> Array:
-        """Rows about which the meaning is told.
+        """Rows about which the meaning is told: none where scores are so large that their own
+        rounding changes weights by factors.
 
         Not those from which a mask hides what is no number, and not those all of whose seen scores
         are -inf by the arithmetic of inputs, where a mask may hide everything, or where something
         is kept relative to their maximum alone: a kernel takes them for rows that see nothing.
         """
         case, o = self.built.case, self.built.operands
+        if self.exponents > 1:
+            return np.asarray(False)
         if case.values != "wild":
             return np.asarray(True)
         key = np.isnan(_real(self.built, self.given, "k")).any(-1)  # [b, g, n]
