@@ -50,7 +50,9 @@ class Placed:
         form, size = linear(self.load), DTYPES[self.load.args[0].args[1]].size_bytes
         cuts = [scale for axis, scale in form.axes if axis is not self.along]
         cuts += [form.constant, *(scale for _, scale in form.terms)]
-        if self.along.size % (self.layout.row_bytes // size):
+        if self.along.extent.head == "Symbol":
+            cuts.append(1)
+        elif self.along.size % (self.layout.row_bytes // size):
             cuts.append(self.along.size)
         return math.gcd(alignment_of(self.load.args[0]) // size, *cuts) * size
 

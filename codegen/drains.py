@@ -21,9 +21,9 @@ ELEMENTS = CHUNK_BYTES // 2  # of 16 bits, in a row of a matrix
 class Held:
     """A tile that lies in shared memory: its layout, its axes, where its slot is.
 
-    `shift` is how far into the slot's tile the block in hand begins, along `shifted`. `boxed`: a
-    tensor copy brought it, which takes elements past a bound as memory holds them. `lanes` say
-    how a tile of the body is held, which is no operand.
+    `shift` is how far into the slot's tile the block in hand begins, along `shifted`. `goes_on`:
+    past a bound it has what memory holds there, as tensor copies and copies along the fold take
+    it. `lanes` say how a tile of the body is held, which is no operand.
     """
 
     layout: SlabLayout
@@ -32,7 +32,7 @@ class Held:
     slot: Slot
     shifted: Axis | None = None
     shift: int = 0
-    boxed: bool = False
+    goes_on: bool = False
     lanes: LaneMap | None = None  # of a tile of the body
 
 
@@ -48,7 +48,7 @@ def drained(
         for i in range(rows)
         for j in range(columns)
     }
-    if held.boxed and (frame.row.strict or frame.column.strict):
+    if held.goes_on and (frame.row.strict or frame.column.strict):
         return {place: _cut(ctx, words, frame, lanes, place) for place, words in found.items()}
     return found
 

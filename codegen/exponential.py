@@ -130,7 +130,7 @@ def _accurate(b: Builder, x: Any) -> Any:
 def _polynomial(b: Builder, exponent: Any) -> Any:
     """2^x without the special function unit: x = n + f, 2^f by a polynomial, n by the exponent.
 
-    Results below 2^-126 are 0, as with ex2.
+    Results below 2^-126 are 0, as with ex2: the part is 0 there, and NaN where x is.
     """
     kept = b.op("max_NaN_f32", b.op("min_NaN_f32", exponent, 127.0), -126.0)
     shifted = b.op("add_rn_f32", kept, ROUNDER)
@@ -151,5 +151,5 @@ def _polynomial(b: Builder, exponent: Any) -> Any:
     raised = b.op("add_s32", bits, b.op("shl_b32", number, 23))
     result = b.new("f32")
     b.put("mov_b32", d=result, a=raised)
-    tiny = b.op("setp_lt_f32", exponent, -126.0)
-    return b.op("selp_f32", 0.0, result, tiny)
+    normal = b.op("setp_ge_f32", exponent, -126.0)
+    return b.op("selp_f32", result, part, normal)

@@ -113,7 +113,7 @@ class Ring:
                 moved,
                 fold,
                 step * self.extent.block,
-                boxed=self.pipe.staging.transport == "tma",
+                goes_on=self.pipe.staging.transport == "tma" or placed.along is fold,
                 lanes=placed.lanes,
             )
 

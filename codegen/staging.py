@@ -34,7 +34,9 @@ class Position:
 class Staging:
     """The copies of one kernel: its arena, and how its blocks and threads are laid out.
 
-    `threads` copy by loads and cp.async; one thread at a time issues tensor copies.
+    `threads` copy by loads and cp.async; one thread at a time issues tensor copies. What lies along
+    the fold is copied as far as memory has it: elements past `end` are no reason to copy fewer at
+    a time.
     """
 
     ctx: Context
@@ -44,6 +46,7 @@ class Staging:
     warps: int
     role: str
     end: Register | int | None  # of the fold's elements, if some block reaches past it
+    end_of_memory: Register | int | None  # of all that there are, if some block reaches past it
     policy: Register | None = None
 
     @property
@@ -56,7 +59,9 @@ class Staging:
         """This thread's share of a tile, by loads or cp.async."""
         across, along = (self.side(axis, at) for axis in (placed.across, placed.along))
         size = DTYPES[placed.load.args[0].args[1]].size_bytes
-        if placed.along.size % (placed.layout.row_bytes // size):
+        if placed.along is self.roles.fold:
+            along = replace(along, bound=self.end_of_memory)
+        elif placed.along.size % (placed.layout.row_bytes // size):
             along = replace(along, bound=placed.along.size)
         Copier(self.ctx, self.threads, self.ctx.thread, transport, self.policy).copy(
             placed, across, along, slot

@@ -68,6 +68,7 @@ class Stream:
             warps=kernel.layout.warps,
             role=self.choices.roles,
             end=self.end if self.reaches_past_the_end() else None,
+            end_of_memory=self.end_of_memory(),
             policy=self.policy(),
         )
         extent = Extent(loop.block, loop.block * loop.stride)
@@ -88,6 +89,13 @@ class Stream:
             return None
         row = f"createpolicy_evict_{self.choices.cache}"
         return self.ctx.once("policy", lambda: self.b.op(row))
+
+    def end_of_memory(self) -> Register | int | None:
+        """Where the fold's axis ends, if some block reaches past it."""
+        length = self.ctx.length(self.loop.axis)
+        stride = self.loop.block * self.loop.stride
+        whole = isinstance(length, int) and length % stride == 0 and self.choices.skew == "off"
+        return None if whole else length
 
     def reaches_past_the_end(self) -> bool:
         return not self.ends_whole or self.choices.skew != "off"

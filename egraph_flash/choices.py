@@ -15,6 +15,9 @@ Transport = Literal["none", "sync", "cp", "tma"]
 Form = Literal["ex2", "fold", "accurate", "poly"]
 
 
+LEAST_REGISTERS = 32  # of a thread; the assembler finds some kernels impossible with fewer
+
+
 def bad(knob: str, text: str, grammar: str) -> ScheduleError:
     return ScheduleError(f"{knob}: got {text!r}, wants {grammar}")
 
@@ -103,7 +106,7 @@ class Registers:
     most: int = 255
     min_blocks: int = 1
 
-    grammar = "r<max>/b<min blocks an SM>, with 16 <= max <= 255 and 1 <= min <= 32"
+    grammar = "r<max>/b<min blocks an SM>, with 32 <= max <= 255 and 1 <= min <= 32"
 
     def __str__(self) -> str:
         return f"r{self.most}/b{self.min_blocks}"
@@ -111,7 +114,7 @@ class Registers:
     @classmethod
     def parse(cls, text: str) -> Registers:
         found = re.fullmatch(r"r(\d+)/b(\d+)", text)
-        if not found or not 16 <= int(found[1]) <= 255 or not 1 <= int(found[2]) <= 32:
+        if not found or not LEAST_REGISTERS <= int(found[1]) <= 255 or not 1 <= int(found[2]) <= 32:
             raise bad("REGS", text, cls.grammar)
         return cls(int(found[1]), int(found[2]))
 

@@ -62,6 +62,11 @@ class Machine:
         """Whether warps may change how many registers they have."""
         return self.target.endswith("a")
 
+    def resident(self, warps: int, registers: int) -> int:
+        """Blocks of so many warps, with so many registers a thread, that an SM holds at a time."""
+        by_registers = self.registers // self.registers_of(warps, registers)
+        return min(by_registers, self.warps // warps, self.ctas)
+
     def registers_of(self, warps: int, each: int, producers: int = 0) -> int:
         """What a block takes of an SM whose threads have `each` registers; warps that produce have
         as many, or, where warps may change how many they have, the few that they need."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from .candidates import Candidate, demand
 from .carriers import bases_of, monoid_of
-from .choices import Choices
+from .choices import LEAST_REGISTERS, Choices
 from .codegen.arena import Arena, arena
 from .codegen.atoms import atom
 from .codegen.boxes import boxes_of
@@ -100,6 +100,13 @@ def _registers(
             "TILE",
             f"it needs about {need} registers a thread, "
             f"more than the {machine.registers_per_thread} of {machine.target}",
+        )
+    most = machine.resident(warps + producers, LEAST_REGISTERS)
+    if choices.regs.min_blocks > most:
+        return Refusal(
+            "REGS",
+            f"an SM of {machine.target} holds at most {most} blocks of {warps + producers} warps; "
+            f"the nearest legal value is {replace(choices.regs, min_blocks=most)}",
         )
     each = min(need, machine.registers_per_thread, choices.regs.most)
     total = machine.registers_of(warps, each, producers)

@@ -67,6 +67,14 @@ FOUND = (
     ),
     Trial(read_case("h=4 m=1 n=15 e=128 steps=square values=large")),
     Trial(
+        read_case("b=3 m=9 n=64 d=40 e=16 steps=bias:bmn:bf16 mask=prefix:60 lay=k:sliced:1:6"),
+        pins={"PLACE": "fold=cut"},
+    ),
+    Trial(
+        read_case("d=48 e=48 sink=heads values=wild"),
+        pins={"TILE@d": "a:fma_f32/w4x1/f1x16/k8", "EXP": "poly4"},
+    ),
+    Trial(
         read_case("m=15 n=70 d=96 e=16 steps=bias:mn:f16"),
         pins={
             "TILE@d": "a:mma_m16n8k16_f16/w2x1/f2x8/k4",

@@ -17,7 +17,7 @@ COUNTS = st.integers(1, 64)
 TILES = st.builds(Tile, st.sampled_from(sorted(ATOMS)), COUNTS, COUNTS, COUNTS, COUNTS, COUNTS)
 VALUES = {
     "TILE": TILES,
-    "REGS": st.builds(Registers, st.integers(16, 255), st.integers(1, 32)),
+    "REGS": st.builds(Registers, st.integers(32, 255), st.integers(1, 32)),
     "PLACE": st.builds(Place, st.sampled_from(["fuse", "cut"])),
     "STAGE": st.one_of(
         st.just(Staging()),
@@ -82,7 +82,7 @@ def test_a_kernels_schedule_pins_itself(form: str) -> None:
     [
         ("TILE", "a:fma_f32/w4/f1x8/k4", "a:<atom>/w<row warps>x<column warps>"),
         ("TILE", "a:fma_f32/w0x1/f1x8/k4", "a:<atom>"),
-        ("REGS", "r8/b1", "16 <= max <= 255"),
+        ("REGS", "r31/b1", "32 <= max <= 255"),
         ("PLACE", "fold=split", "fold=fuse or fold=cut"),
         ("STAGE", "d2/cp", "d<slots>[x<blocks a slot>]"),
         ("STAGE", "d1/cp/ring", "d<slots>[x<blocks a slot>]"),
