@@ -109,6 +109,8 @@ def _fused(ctx: Context, term: Any, frame: Frame) -> Value | None:
         if absence_of(doubted(product), ctx.absent) or _reads_state(ctx, product, frame):
             continue
         x, y, z = (_real_of(ctx, part, frame) for part in (*product.args, other))
+        if other in ctx.upper and term.head == "Sub":
+            z = _finite_bound(ctx, other, z, frame)
         if term.head == "Sub" and place == 0:
             z = emit_each(ctx, REAL["Neg"], (z,), frame, "f32")
         elif term.head == "Sub":
@@ -243,10 +245,13 @@ def truth(ctx: Context, value: Value, frame: Frame) -> Value:
         return value
     row = "setp_ne_s32" if value.type == "s32" else "setp_neu_f32"
     zero = 0 if value.type == "s32" else 0.0
-    return emit_each(ctx, lambda b, x: b.op(row, _register(ctx, x), zero), (value,), frame, "pred")
+    return emit_each(
+        ctx, lambda b, x: b.op(row, register_of(ctx, x), zero), (value,), frame, "pred"
+    )
 
 
-def _register(ctx: Context, word: Any) -> Register:
+def register_of(ctx: Context, word: Any) -> Register:
+    """The word in a register, for instructions that take no constant in its place."""
     if isinstance(word, Register):
         return word
     register = ctx.builder.new("f32" if isinstance(word, float) else "b32")
@@ -282,7 +287,7 @@ def _compare(ctx: Context, head: str, operands: tuple[Value, ...], frame: Frame)
         emit, pair = on_integer, tuple(whole(operand) for operand in operands)
     else:
         emit, pair = on_real, tuple(real(ctx, operand, frame) for operand in operands)
-    return emit_each(ctx, lambda b, x, y: emit(b, _register(ctx, x), y), pair, frame, "pred")
+    return emit_each(ctx, lambda b, x, y: emit(b, register_of(ctx, x), y), pair, frame, "pred")
 
 
 def _cast(ctx: Context, term: Any, frame: Frame) -> Value:
@@ -292,7 +297,7 @@ def _cast(ctx: Context, term: Any, frame: Frame) -> Value:
         return value
     there, back = f"cvt_rn_{dtype.name}_f32", f"cvt_f32_{dtype.name}"
     return emit_each(
-        ctx, lambda b, x: b.op(back, b.op(there, _register(ctx, x))), (value,), frame, "f32"
+        ctx, lambda b, x: b.op(back, b.op(there, register_of(ctx, x))), (value,), frame, "f32"
     )
 
 
@@ -329,20 +334,24 @@ def _guarded_difference(
     """
     a, b = operands
     if right in ctx.upper:
-        name = ctx.name_of(right, frame)
-        guarded = ("guarded", *name)
-        if guarded not in ctx.memo:
-            ctx.memo[guarded] = emit_each(ctx, zero_for_minus_infinity, (b,), frame, "f32")
-        return emit_each(ctx, REAL["Sub"], (a, ctx.memo[guarded]), frame, "f32")
+        return emit_each(ctx, REAL["Sub"], (a, _finite_bound(ctx, right, b, frame)), frame, "f32")
     difference = emit_each(ctx, REAL["Sub"], operands, frame, "f32")
     return _minus_infinity_of(ctx, a, difference, frame)
+
+
+def _finite_bound(ctx: Context, bound: Any, value: Value, frame: Frame) -> Value:
+    """The value of a bound, or 0 where it is minus infinity."""
+    guarded = ("guarded", *ctx.name_of(bound, frame))
+    if guarded not in ctx.memo:
+        ctx.memo[guarded] = emit_each(ctx, zero_for_minus_infinity, (value,), frame, "f32")
+    return ctx.memo[guarded]
 
 
 def _minus_infinity_of(ctx: Context, absent: Value, result: Value, frame: Frame) -> Value:
     """-inf where `absent` is, else the result."""
     return emit_each(
         ctx,
-        lambda b, x, y: b.op("selp_f32", -INF, y, b.op("setp_eq_f32", _register(ctx, x), -INF)),
+        lambda b, x, y: b.op("selp_f32", -INF, y, b.op("setp_eq_f32", register_of(ctx, x), -INF)),
         (absent, result),
         frame,
         "f32",
@@ -381,7 +390,7 @@ def _guarded_product(ctx: Context, operands: tuple[Value, ...], zero: int, frame
     product = emit_each(ctx, REAL["Mul"], operands, frame, "f32")
     return emit_each(
         ctx,
-        lambda b, x, y: b.op("selp_f32", 0.0, y, b.op("setp_eq_f32", _register(ctx, x), 0.0)),
+        lambda b, x, y: b.op("selp_f32", 0.0, y, b.op("setp_eq_f32", register_of(ctx, x), 0.0)),
         (operands[zero], product),
         frame,
         "f32",
@@ -393,8 +402,8 @@ def _guarded_quotient(ctx: Context, operands: tuple[Value, ...], frame: Frame) -
     quotient = emit_each(ctx, REAL["Div"], operands, frame, "f32")
 
     def emit(b: Any, x: Any, y: Any, q: Any) -> Any:
-        none = b.op("setp_eq_f32", _register(ctx, y), 0.0)
-        both = b.op("and_pred", none, b.op("setp_eq_f32", _register(ctx, x), 0.0))
+        none = b.op("setp_eq_f32", register_of(ctx, y), 0.0)
+        both = b.op("and_pred", none, b.op("setp_eq_f32", register_of(ctx, x), 0.0))
         return b.op("selp_f32", 0.0, q, both)
 
     return emit_each(ctx, emit, (*operands, quotient), frame, "f32")

@@ -8,7 +8,7 @@ from ..axes import Axis
 from ..monoids import MONOIDS
 from ..terms import make
 from .context import Context
-from .expression import compute, real
+from .expression import compute, real, register_of
 from .frames import Frame
 from .pointwise import REAL
 from .values import Value, kind_of, places
@@ -45,7 +45,9 @@ def fold_lanes(ctx: Context, monoid: str, tile: Value, frame: Frame) -> Value:
     """Each row of a tile folded over the columns that this thread holds."""
     columns = len(frame.column.offsets)
     words = [
-        fold_words(ctx, monoid, [tile.at(row, column, columns) for column in range(columns)])
+        fold_words(
+            ctx, monoid, [register_of(ctx, tile.at(row, at, columns)) for at in range(columns)]
+        )
         for row in range(len(frame.row.offsets))
     ]
     return Value("rows", "f32", tuple(words), ctx.builder.depth)

@@ -61,8 +61,8 @@ class Staging:
         size = DTYPES[placed.load.args[0].args[1]].size_bytes
         if placed.along is self.roles.fold:
             along = replace(along, bound=self.end_of_memory)
-        elif placed.along.size % (placed.layout.row_bytes // size):
-            along = replace(along, bound=placed.along.size)
+        elif self._ends_inside(placed.along, placed.layout.row_bytes // size):
+            along = replace(along, bound=self.ctx.length(placed.along))
         Copier(self.ctx, self.threads, self.ctx.thread, transport, self.policy).copy(
             placed, across, along, slot
         )
@@ -138,8 +138,12 @@ class Staging:
         for mine, own in ((self.frame.row, row), (self.frame.column, column)):
             if axis is own:
                 return mine
-        bound = axis.size if axis.size % 16 else None  # an inner contraction's depth, or columns
-        return Side(axis, (0,), (), bound=bound)
+        inside = self._ends_inside(axis, 16)  # an inner contraction's depth, or columns
+        return Side(axis, (0,), (), bound=self.ctx.length(axis) if inside else None)
+
+    def _ends_inside(self, axis: Axis, row: int) -> bool:
+        """Whether the axis may end inside of a row of so many elements."""
+        return axis.extent.head == "Symbol" or axis.size % row != 0
 
     def elected(self) -> Register:
         """Whether this is the first thread of the block."""

@@ -316,7 +316,7 @@ class Stream:
             if copying and not self.loop.before:
                 return  # it belongs to the first group of copies, which is waited for first
             if self.once_transport() == "cp":
-                commits = sum(ring.depth - 1 for ring in copying)
+                commits = sum(ring.depth - 1 for ring in copying if ring.transport == "cp")
                 if not commits:
                     self.b.put("cp_async_commit_group")
                 self.b.put("cp_async_wait_group", n=max(commits - 1, 0))

@@ -143,7 +143,7 @@ class Sweeping(Stream):
     def __init__(self, kernel: Kernel, op: Sweep, limits: Limits) -> None:
         super().__init__(kernel, op, Course(limits.begin, limits.end), limits.given)
         self.limits = limits
-        self.ctx.moving[limits.begin] = 0
+        self.ctx.moving[limits.begin] = self.b.depth + 1  # it is an element only if there are some
         self.stride = op.block * op.stride
 
     def run(self) -> None:

@@ -21,10 +21,6 @@ TRUE = make("Num", 1.0)
 Flag = Array  # boolean, same shape as the values
 
 
-def _none(*values: Array) -> Flag:
-    return np.zeros(np.broadcast_shapes(*(value.shape for value in values)), dtype=bool)
-
-
 def _log_absent(value: Array, absent: Flag) -> Flag:
     return np.asarray(absent & (value == -np.inf))
 
@@ -56,10 +52,6 @@ def _both(a: Array, x: Flag, b: Array, y: Flag) -> Flag:
 
 def _where(c: Array, z: Flag, a: Array, x: Flag, b: Array, y: Flag) -> Flag:
     return np.where(c != 0, x, y)
-
-
-def _keep(a: Array, x: Flag) -> Flag:
-    return np.asarray(x & ((a == 0) | (a == -np.inf)))
 
 
 def _zeros(a: Array, x: Flag) -> Flag:

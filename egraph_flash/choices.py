@@ -15,6 +15,7 @@ Transport = Literal["none", "sync", "cp", "tma"]
 Form = Literal["ex2", "fold", "accurate", "poly"]
 
 
+REGISTERS_OF_SM = 65_536  # of every target
 LEAST_REGISTERS = 32  # of a thread; the assembler finds some kernels impossible with fewer
 
 
@@ -110,6 +111,16 @@ class Registers:
 
     def __str__(self) -> str:
         return f"r{self.most}/b{self.min_blocks}"
+
+    def limit(self, warps: int) -> int:
+        """The most registers of a thread, in blocks of so many warps.
+
+        >>> Registers(255, 2).limit(8)
+        128
+        """
+        if self.min_blocks == 1:
+            return self.most
+        return min(self.most, REGISTERS_OF_SM // (self.min_blocks * warps * 32) // 8 * 8)
 
     @classmethod
     def parse(cls, text: str) -> Registers:

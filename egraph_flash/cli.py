@@ -122,6 +122,8 @@ def run(
         if name in read:
             raise LoadError(f"length: {name} is an array in {inputs}, and given as a number")
     kernel = _compile(loaded, target, parse_pins(pin or []))
+    if inputs is None:
+        lengths = {**kernel.record.lengths, **lengths}  # its hints, where nothing is said
     arrays = read if inputs is not None else seeded_inputs(loaded, kernel, seed, lengths)
     with printing.plain_warnings(), printing.progress() as step:
         step("running")

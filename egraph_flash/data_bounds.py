@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .carriers import closure, lift_of
+from .codegen.affine import affine
 from .data_checks import Check
 from .expressions import lift
 from .free import free
@@ -30,21 +31,23 @@ def _checks(stage: Stage) -> Iterator[Check]:
     terms = [lift_of(channel) for channel in closure(stage.channels)]
     for target in stage.targets:
         terms += [target.expr, *target.at, *([] if target.where is None else [target.where])]
-    loads = [node for node in subterms(*terms) if node.head == "Load"]
-    loads += [make("Load", target.array, target.at) for target in stage.targets]
-    for load in loads:
-        yield from _of_load(load, ends)
+    always = lift(1.0)
+    for load in (node for node in subterms(*terms) if node.head == "Load"):
+        yield from _of_load(load, ends, always)
+    for target in stage.targets:
+        stored = make("Load", target.array, target.at)
+        yield from _of_load(stored, ends, always if target.where is None else target.where)
 
 
-def _of_load(load: Any, ends: dict[Any, Any]) -> Iterator[Check]:
+def _of_load(load: Any, ends: dict[Any, Any], holds: Any) -> Iterator[Check]:
     tensor, indices = load.args
     for dim, (index, extent) in enumerate(zip(indices, tensor.args[2], strict=True)):
         if not _reads(index):
             continue
-        where = lift(1.0)
+        where = holds
         for axis, end in ends.items():
             if axis in free(index) and end is not None:
-                where = where * (axis.index < end)
+                where = make("And", where, axis.index < end)
         length = make("Len", make("Ax", f"{tensor.args[0]}_{dim}", extent))
         size = lift(float(extent.args[0])) if extent.head == "Known" else length
         yield Check(f"index {dim} of {pretty(tensor)}", text(index), text(size), text(where))
@@ -52,11 +55,11 @@ def _of_load(load: Any, ends: dict[Any, Any]) -> Iterator[Check]:
 
 def _lengths(end: Any) -> Iterator[Any]:
     """The lengths that data gives among those of which an end is the least: an end that moves with
-    a position, as a diagonal's, may well lie before the first element."""
+    a position, as a diagonal's, or that arithmetic moved, may well lie before the first element."""
     if end.head == "Min2":
         for part in end.args:
             yield from _lengths(part)
-    elif _reads(end) and not _positions(end):
+    elif _reads(end) and not _positions(end) and not affine(end).constant:
         yield end
 
 

@@ -51,10 +51,10 @@ class Operand:
         return _apply("Div", other, self)
 
     def __floordiv__(self, other: Value) -> Expr:
-        return _apply("FloorDiv", self, other)
+        return _divided("FloorDiv", self, other)
 
     def __mod__(self, other: Value) -> Expr:
-        return _apply("Mod", self, other)
+        return _divided("Mod", self, other)
 
     def __neg__(self) -> Expr:
         return _apply("Neg", self)
@@ -295,6 +295,16 @@ def _apply(head: str, *values: Value) -> Expr:
     axes = [axis for operand in operands for axis in operand.axes]
     _check_names(head.lower(), tuple(axes))
     return make(head, *operands)  # type: ignore[no-any-return]
+
+
+def _divided(head: str, value: Value, divisor: Value) -> Expr:
+    """// or %, which round toward minus infinity, by a positive whole constant."""
+    by = lift(divisor)
+    if by.head != "Num" or by.args[0] <= 0 or by.args[0] != int(by.args[0]):
+        raise ExpressionError(
+            f"{OPERATORS[head].symbol}: got the divisor {by}, wants a positive whole constant"
+        )
+    return _apply(head, value, by)
 
 
 def _check_real(where: str, operand: Expr) -> None:

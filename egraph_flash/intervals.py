@@ -16,7 +16,7 @@ from .dtypes import DTYPES
 from .expressions import maximum, minimum, where
 from .free import free
 from .notation import pretty
-from .terms import make, rewrite, variable
+from .terms import make, subterms, variable
 
 FIRST_ROW, LAST_ROW = variable("Expr", "first row"), variable("Expr", "last row")
 
@@ -168,7 +168,7 @@ class _Reasoning:
         """The span of term <= most."""
         if term.head == "Idx":
             low, high = self.bounds(most)
-            return Span(Interval(None, _tidy(high + 1)), Interval(None, _tidy(low + 1)))
+            return Span(Interval(None, self.after(high)), Interval(None, self.after(low)))
         if term.head == "FloorDiv" and term.args[1].head == "Num":
             size = term.args[1].args[0]
             return self.at_most(term.args[0], most * size + (size - 1))
@@ -177,6 +177,14 @@ class _Reasoning:
         if term.head == "Max2":
             return self.at_most(term.args[0], most) & self.at_most(term.args[1], most)
         raise _Opaque
+
+    def after(self, most: Any) -> Any:
+        """The end of what goes up to `most`; what data says may be the largest number there is."""
+        end = _tidy(most + 1)
+        reads = any(node.head == "Load" for node in subterms(most))
+        if reads and affine(end).constant > 0:
+            return minimum(_tidy(most), self.axis.length - 1) + 1
+        return end
 
     def lower(self, term: Any, least: Any) -> Span:
         """The span of least <= term."""
@@ -290,7 +298,16 @@ def _tidy(term: Any) -> Any:
 
 
 def _both(choose: Any, a: End, b: End) -> End:
-    return b if a is None else a if b is None else a if a is b else choose(a, b)
+    if a is None or b is None:
+        return a if b is None else b
+    return a if b in _chosen_from(a, "Max2" if choose is maximum else "Min2") else choose(a, b)
+
+
+def _chosen_from(end: Any, head: str) -> list[Any]:
+    """What an end is the least or the greatest of."""
+    if end.head != head:
+        return [end]
+    return [part for arg in end.args for part in _chosen_from(arg, head)]
 
 
 def _either(choose: Any, a: End, b: End) -> End:
@@ -306,8 +323,3 @@ def _is_index(term: Any) -> bool:
     if term.head in ("Add", "Sub", "Mul", "Neg", "FloorDiv", "Mod", "Max2", "Min2", "Abs"):
         return all(_is_index(part) for part in term.args)
     return term.head in ("Idx", "Len")
-
-
-def at_rows(term: Any, first: Any, last: Any) -> Any:
-    """A term of an interval at a tile whose first and last row are given."""
-    return rewrite(term, {FIRST_ROW: first, LAST_ROW: last})

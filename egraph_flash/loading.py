@@ -44,7 +44,7 @@ class Loaded:
         """What the file's dictionary `table` has for this expression; None for nothing."""
         rows = getattr(self.module, table, None)
         found = rows.get(self.name) if isinstance(rows, Mapping) else None
-        if found is None or self.text is None:
+        if self.text is None or not callable(found):
             return found
         return functools.partial(found, text=self.text)
 

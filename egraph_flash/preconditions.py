@@ -108,7 +108,7 @@ def _registers(
             f"an SM of {machine.target} holds at most {most} blocks of {warps + producers} warps; "
             f"the nearest legal value is {replace(choices.regs, min_blocks=most)}",
         )
-    each = min(need, machine.registers_per_thread, choices.regs.most)
+    each = min(need, machine.registers_per_thread, choices.regs.limit(warps + producers))
     total = machine.registers_of(warps, each, producers)
     if total > machine.registers:
         return Refusal(

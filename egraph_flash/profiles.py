@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from .axes import Axis
+from .axes import Axis, size_of
 from .carriers import bases_of, lift_of, monoid_of
 from .dtypes import DTYPES
 from .free import free
@@ -89,7 +89,7 @@ def profile(stage: Stage) -> Profile:
         if node.head == "Load"
     )
     reads = tuple(_read(load, stage) for load in loads)
-    read_bytes = sum(math.prod(a.size for a in read.axes) * read.size_bytes for read in reads)
+    read_bytes = _read_bytes(reads)
     written_bytes = sum(
         math.prod(axis.size for axis in target.axes) * DTYPES[target.array.args[1]].size_bytes
         for target in stage.targets
@@ -127,6 +127,17 @@ def _drifts(stage: Stage) -> bool:
 
     bases = {base for channel in stage.channels for base in bases_of(channel)}
     return any(grows(lift_of(base)) for base in bases if monoid_of(base) == "Max")
+
+
+def _read_bytes(reads: tuple[Read, ...]) -> float:
+    """What is read at least once: of each array what its indices reach, or all that it has."""
+    total: dict[Any, float] = {}
+    for read in reads:
+        array = read.load.args[0]
+        reached = math.prod(axis.size for axis in read.axes)
+        held = math.prod(size_of(extent) for extent in array.args[2])
+        total[array] = max(total.get(array, 0.0), float(min(reached, held)) * read.size_bytes)
+    return sum(total.values())
 
 
 def _read(load: Any, stage: Stage) -> Read:

@@ -112,6 +112,7 @@ def relevant(stage: Stage, candidate: Candidate, choices: Choices) -> set[str]:
     """The knobs that change what is emitted, given the others; `STAGE@name` for each operand."""
     known = facts(stage)
     found = {"GRID", "REGS"} | ({"TANH"} if known.tanhs else set())
+    found |= {"EXP"} if _form_matters(stage, choices) else set()
     if not known.streamed:
         return found
     on_tensor_cores = atom(candidate.inner.atom).on_tensor_cores
@@ -129,7 +130,6 @@ def relevant(stage: Stage, candidate: Candidate, choices: Choices) -> set[str]:
         "ROLES": staged,
         "CACHE": staged,
         "ORDER": known.skip != "none" and choices.skip != "none" and uneven(stage, candidate.rows),
-        "EXP": _form_matters(stage, choices),
         "SUM": known.row_sums,
         "BASE": known.free_bases,
         "START": known.free_bases and known.inner and choices.base != "max",

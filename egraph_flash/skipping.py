@@ -55,6 +55,7 @@ def extent_of_fold(stage: Stage) -> Extent:
     full = ALL
     for each in found.values():
         full = full & each
+    full = full & Interval(None, given.high)
     early = frozenset(condition for condition, each in found.items() if each.low is None)
     return Extent(live, full, frozenset(found), early, given.high)
 
@@ -199,16 +200,25 @@ def needed(stage: Stage) -> tuple[Any, ...]:
             mine = _present(summand(channel, _placeholders(channel)), "zero")
         found = mine if found is None else found & mine
     order = {node: place for place, node in enumerate(_nodes(stage))}
-    return tuple(sorted(found or _NONE, key=lambda condition: order[condition]))
+    known = (condition for condition in found or _NONE if _known_to_tiles(stage, condition))
+    return tuple(sorted(known, key=lambda condition: order[condition]))
 
 
 def conditions(stage: Stage) -> tuple[Any, ...]:
-    """The conditions of every `where` in the fold's body, conjunctions taken apart."""
+    """The conditions of every `where` in the fold's body that tiles know about, conjunctions taken
+    apart."""
     found: dict[Any, None] = {}
     for node in _nodes(stage):
         if node.head == "Where":
             found |= dict.fromkeys(sorted(_conjuncts(node.args[0]), key=_text))
-    return tuple(found)
+    return tuple(condition for condition in found if _known_to_tiles(stage, condition))
+
+
+def _known_to_tiles(stage: Stage, condition: Any) -> bool:
+    """Whether a condition varies along nothing but the fold, the rows, and what all of a tile
+    share: not along columns, or an axis that something in the body is contracted over."""
+    roles = stage.roles
+    return set(free(condition)) <= {roles.fold, roles.row, *roles.batch}
 
 
 def assume(expr: Any, held: Conjuncts) -> Any:

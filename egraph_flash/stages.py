@@ -114,7 +114,9 @@ class _Splitter:
         axis = get.args[0].args[0]
         bodies = [part for chan in channels_of(get.args[0]) for part in _lifts(chan)]
         change = {
-            inner: self._inner(inner) if axis in free(inner) else self.buffer(inner)
+            inner: self._inner(inner)
+            if axis in free(inner) and _is_short(inner)
+            else self.buffer(inner)
             for body in bodies
             for inner in _outermost(body, _REDUCTIONS)
         }
@@ -144,6 +146,13 @@ class _Splitter:
 
 
 _REDUCTIONS = ("Red", "Get")
+
+
+def _is_short(node: Any) -> bool:
+    """Whether a reduction goes over an axis of known length, as one inside of a fold's body must:
+    its tiles hold all of it."""
+    axis = _as_get(node).args[0].args[0].root
+    return bool(axis.extent.head == "Known")
 
 
 def _outermost(term: Any, heads: tuple[str, ...]) -> Iterator[Any]:

@@ -10,7 +10,7 @@ from typing import Literal
 from .axes import Axis
 from .balance import MOST_BLOCKS, in_order
 from .candidates import Candidate, demand
-from .choices import PLAIN, Choices
+from .choices import LEAST_REGISTERS, PLAIN, Choices
 from .codegen.arena import Arena, arena
 from .codegen.atoms import Atom, atom
 from .codegen.frames import column_offsets, row_offsets
@@ -80,7 +80,7 @@ class Counts:
             serial_steps=self._serial_steps(steps),
             chain_clocks=steps * MOVE_CLOCKS if self._moves_always() and known.rescaled else 0.0,
             overlap=self._overlap(),
-            spills=self._need > min(MOST_REGISTERS, self.choices.regs.most),
+            spills=self._need > self._most_registers(),
         )
 
     def _blocks_of_tiles(self, rows: int) -> tuple[int, ...]:
@@ -126,7 +126,10 @@ class Counts:
         return registers(demand(self.stage, self.candidate, self.choices))
 
     def _registers(self) -> int:
-        return max(min(self._need, self.choices.regs.most, MOST_REGISTERS), 32)
+        return max(min(self._need, self._most_registers()), LEAST_REGISTERS)
+
+    def _most_registers(self) -> int:
+        return min(MOST_REGISTERS, self.choices.regs.limit(self._warps()))
 
     def _warps(self) -> int:
         return max(self.candidate.inner.warps, self.candidate.outer.warps) + self._producers()

@@ -245,10 +245,10 @@ _ORDERED: Any = X.expr.order(M, N)
         (lambda: X[M, N - 1], r"x: the index n - 1 of axis 'n' reaches -1, wants >= 0"),
         (lambda: X[M, 0.5], r"has the constant 0.5, which is no integer"),
         (lambda: X[M, exp(N.index)], r"uses Exp; an index may use axes"),
-        (lambda: X[M, N // 0], r"divides by 0, which is no positive constant"),
+        (lambda: X[M, N // 0], r"got the divisor 0, wants a positive whole constant"),
         (lambda: X[M, Y[N]], r"reads the f32 tensor y"),
         (lambda: X[M, _TABLE[_TABLE[N]]], r"reads a tensor inside the index of another"),
-        (lambda: X[M, N.index * 0 + N.index // N.index], r"divides by n"),
+        (lambda: X[M, N.index * 0 + N.index // N.index], r"got the divisor n, wants a positive"),
     ],
 )
 def test_construction_errors(build: Any, message: str) -> None:
