@@ -13,6 +13,7 @@ if ROOT not in sys.path:
 from tests.fuzz.cases import build, read_case  # noqa: E402
 from tests.fuzz.inputs import arrays  # noqa: E402
 from tests.fuzz.judging import judge  # noqa: E402
+from tests.fuzz.trials import moved_bits  # noqa: E402
 
 
 def case(text: str) -> Any:
@@ -24,7 +25,9 @@ def _inputs(rng: Any, text: str) -> Any:
 
 
 def _check(kernel: Any, given: Any, result: Any, text: str) -> str | None:
-    found = judge(build(read_case(text)), kernel.schedule, kernel.outputs, given, result)
+    built = build(read_case(text))
+    found = judge(built, kernel.schedule, kernel.outputs, given, result)
+    found = found or moved_bits(built, kernel, given, result, "sim")
     return None if found is None else str(found)
 
 

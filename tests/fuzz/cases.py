@@ -26,6 +26,8 @@ class Case:
     `g` heads of keys serve `h` of queries. `outputs`: o, the log-sum-exp, the maximum, the sum of
     weights and the unnormalised o, all but the first in f32. `cast` is the dtype of o, `order` that
     of its axes; `lay` says how tensors lie, by name, `open` which axes have lengths of a call.
+    `see_q` and `see_v` are predicates where these operands are not 0. With a `twin` its bits are
+    compared with those of a kernel that moves its data in the plainest way.
     """
 
     dtype: str = "f16"
@@ -45,6 +47,9 @@ class Case:
     open: str = "none"
     lay: tuple[tuple[str, str], ...] = ()
     values: str = "normal"
+    see_q: Part | None = None
+    see_v: Part | None = None
+    twin: str = "no"
 
     def __str__(self) -> str:
         """What `read_case` reads back as this case: all that is not as usual."""
@@ -74,7 +79,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 _READ: dict[str, Any] = {
     "steps": lambda text: tuple(map(read, text.split("+"))),
-    "mask": read,
+    **dict.fromkeys(("mask", "see_q", "see_v"), read),
     "outputs": lambda text: tuple(text.split("+")),
     "lay": lambda text: tuple(map(_pair, text.split("+"))),
     **dict.fromkeys("bhgmnde", int),
@@ -135,6 +140,9 @@ def build(case: Case) -> Built:
     axes = {name: axis_of(name, size, case.is_open(name)) for name, size in sizes.items()}
     dtype = DTYPES[case.dtype]
     o = Operands(axes, case.group, dtype)
+    for name, part in (("q", case.see_q), ("v", case.see_v)):
+        if part is not None:
+            o.seen[name] = masking.visible(part, o)
     s = o.scores()
     for place, step in enumerate(case.steps):
         s = STEPS[step.head].build(s, step, o, name_of(step, place))

@@ -15,6 +15,7 @@ from .spelling import Part, part
 from .trials import Trial
 
 HEADS = ((1, 1), (2, 2), (2, 1), (3, 3), (4, 2), (4, 1), (6, 2), (5, 1), (9, 3))
+OPEN = ("m", "n", "mn", "b", "bmn", "bm", "d", "e", "bmnde")
 DEPTHS = (8, 16, 24, 32, 40, 48, 64, 72, 80, 96, 128)
 BIASES = ("n", "mn", "hmn", "hn", "bn", "bmn", "bhmn", "bh", "m")
 KEEPS = ("n", "mn", "hmn", "bn", "bmn", "bhmn")
@@ -37,9 +38,9 @@ def _number(low: int, high: int) -> st.SearchStrategy[int]:
 # ---- masks ---------------------------------------------------------------------------------------
 
 
-def indices() -> st.SearchStrategy[Part]:
+def indices(axes: str = "mnmnmnhb") -> st.SearchStrategy[Part]:
     leaves = st.one_of(
-        st.sampled_from("mnmnmnhb").map(lambda a: part("at", a)),
+        st.sampled_from(axes).map(lambda a: part("at", a)),
         _number(0, 40).map(lambda k: part("num", k)),
     )
 
@@ -68,10 +69,7 @@ def masks(more_rows: bool) -> st.SearchStrategy[Part]:
         st.sampled_from(KEEPS).map(lambda axes: part("keep", axes)),
     ]
     named += [] if more_rows else [st.just(part("documents"))]
-    pairs = st.tuples(st.sampled_from(("lt", "le", "eq", "ne")), indices(), indices())
-    compared = pairs.map(lambda p: part(p[0], below=(p[1], p[2])))
-    compared = compared.filter(_is_of_keys)
-    leaves = st.one_of(*named, compared)
+    leaves = st.one_of(*named, compared())
 
     def further(below: st.SearchStrategy[Part]) -> st.SearchStrategy[Part]:
         joined = st.tuples(st.sampled_from(("and", "or")), below, below)
@@ -81,6 +79,17 @@ def masks(more_rows: bool) -> st.SearchStrategy[Part]:
         )
 
     return st.recursive(leaves, further, max_leaves=3).filter(_one_keep)
+
+
+def compared(axes: str = "mnmnmnhb") -> st.SearchStrategy[Part]:
+    """A comparison of index arithmetic."""
+    heads = st.sampled_from(("lt", "le", "eq", "ne"))
+    pairs = st.tuples(heads, indices(axes), indices(axes))
+    return pairs.map(lambda p: part(p[0], below=(p[1], p[2]))).filter(_is_of_keys)
+
+
+def seldom(drawn: st.SearchStrategy[Part]) -> st.SearchStrategy[Part | None]:
+    return st.one_of(*[st.none()] * 5, drawn)
 
 
 def _is_of_keys(mask: Part) -> bool:
@@ -132,7 +141,7 @@ def cases(draw: st.DrawFn) -> Case:
     ))  # fmt: skip
     chain = tuple(draw(st.lists(steps(), max_size=4)))
     mask = draw(st.one_of(st.none(), masks(m > n), masks(m > n)))
-    opened = draw(st.one_of(st.just("none"), st.sampled_from(("m", "n", "mn", "b", "bmn", "bm"))))
+    opened = draw(st.one_of(st.just("none"), st.sampled_from(OPEN)))
     tensors = ["q", "k", "v", *(["out"] if outputs == ("o",) else [])]
     placed = draw(st.lists(st.sampled_from(tensors), max_size=3, unique=True))
     kinds = {name: [lay for lay in laying.LAYS if name != "out" or lay != "expanded"]
@@ -148,6 +157,8 @@ def cases(draw: st.DrawFn) -> Case:
         lay=tuple((name, draw(st.sampled_from(kinds[name]))) for name in sorted(placed)),
         values=draw(st.sampled_from(("normal", "normal", "normal", "peaked", "large", "wild",
                                      "alike"))),
+        see_q=draw(seldom(compared("mmddhb"))), see_v=draw(seldom(compared("nneehb"))),
+        twin=draw(st.sampled_from(("no", "yes"))),
     )  # fmt: skip
 
 
@@ -218,5 +229,4 @@ def trials(draw: st.DrawFn) -> Trial:
         draw(st.sampled_from(("sm_120", "sm_90"))),
         draw(pins(case)),
         draw(st.integers(0, 2**32 - 1)),
-        draw(st.booleans()),
     )

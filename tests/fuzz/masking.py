@@ -75,6 +75,6 @@ def bounds_keys(part: Part | None) -> bool:
     """Whether no row sees keys past the given length: what memory holds there is of no account."""
     if part is None or part.head == "not":
         return False
-    if part.head == "and":
-        return any(map(bounds_keys, part.below))
+    if part.head in ("and", "or"):
+        return (any if part.head == "and" else all)(map(bounds_keys, part.below))
     return part.head == "length"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from egraph_flash import Axis, Tensor, boolean, f32, i32
+from egraph_flash import Axis, Tensor, boolean, f32, i32, where
 from egraph_flash.dtypes import Dtype
 
 HINT_OFF = 3  # a hint is never the length itself
@@ -19,6 +19,7 @@ class Operands:
     group: int
     dtype: Dtype
     tensors: dict[str, Tensor] = field(default_factory=dict)
+    seen: dict[str, Any] = field(default_factory=dict)  # where an operand is not 0
 
     def axis(self, name: str) -> Axis:
         return self.axes[name]
@@ -39,12 +40,15 @@ class Operands:
 
     def scores(self, other: str = "") -> Any:
         """Σ q k over d; `other` names further queries and keys."""
-        q = self.tensor(f"q{other}", "bhmd", self.dtype)
+        q = self._visible(f"q{other}", self.tensor(f"q{other}", "bhmd", self.dtype))
         return (q * self.heads(f"k{other}", "bgnd")).sum(self.axes["d"])
 
     @property
     def values(self) -> Any:
-        return self.heads("v", "bgne")
+        return self._visible("v", self.heads("v", "bgne"))
+
+    def _visible(self, name: str, operand: Any) -> Any:
+        return where(self.seen[name], operand, 0.0) if name in self.seen else operand
 
     def truths(self, name: str, axes: str) -> Any:
         return self.tensor(name, axes, boolean).expr

@@ -47,6 +47,7 @@ def table(outcomes: Sequence[Outcome], seed: int, seconds: float) -> None:
     refused = Counter(reason(outcome) for outcome in outcomes if outcome.kind == "refused")
     for name, count in refused.most_common():
         shown.add_row(f"refused: {name}", str(count))
+    shown.add_row("unjudged", str(kinds["unjudged"]))
     shown.add_row("wrong", str(kinds["wrong"]))
     shown.add_row("unexplained", str(kinds["unexplained"]))
     console.print(shown)

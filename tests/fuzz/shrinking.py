@@ -32,8 +32,6 @@ def simpler(trial: Trial) -> Iterator[Trial]:
         yield replace(trial, pins={n: v for n, v in trial.pins.items() if n != name})
     for case in _simpler_cases(trial.case):
         yield replace(trial, case=case)
-    if trial.twin:
-        yield replace(trial, twin=False)
 
 
 def _simpler_cases(case: Case) -> Iterator[Case]:

@@ -25,7 +25,7 @@ from egraph_flash.notices import SpillWarning
 
 from .cases import Built, Case, build, read_case
 from .inputs import arrays
-from .judging import judge
+from .judging import VAGUE, Verdict, judge
 
 PATIENCE_S = 120  # after which a trial is taken to hang
 EXPLAINED = re.compile(r"\bwants\b|\blegal\b|\bwould\b|nearest|more than the")
@@ -44,13 +44,10 @@ STILL = {
 
 @dataclass(frozen=True)
 class Trial:
-    """`twin` asks for the same bits from a kernel that moves its data in the plainest way."""
-
     case: Case
     target: str = "sm_120"
     pins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     seed: int = 0
-    twin: bool = False
 
     def __str__(self) -> str:
         """The command that repeats it."""
@@ -84,7 +81,8 @@ def read_trial(line: str) -> Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`kind` is right, refused, wrong or unexplained; `why` says more of all but the first."""
+    """`kind` is right, refused, wrong, unexplained, or unjudged, where scores are too large to be
+    told; `why` says more of all but the first."""
 
     kind: str
     why: str = ""
@@ -107,7 +105,7 @@ def _outcome(trial: Trial, backend: str) -> tuple[str, str]:
         with impatience(), strictness():
             return _judged(trial, backend)
     except ScheduleError as error:
-        if EXPLAINED.search(str(error)):
+        if trial.pins and EXPLAINED.search(str(error)):
             return "refused", str(error)
         return "unexplained", f"ScheduleError: {error}"
     except Exception as error:
@@ -119,15 +117,23 @@ def _judged(trial: Trial, backend: str) -> tuple[str, str]:
     built, kernel, given = prepare(trial)
     result = kernel.run(backend=backend, **given)
     found = judge(built, kernel.schedule, kernel.outputs, given, result)
-    if found is not None:
-        return "wrong", str(found)
-    result = tuple(map(np.copy, result)) if isinstance(result, tuple) else np.copy(result)
-    still = plainly_moved(trial, built, kernel)
-    if still is not None and trial.case.values != "wild":
-        other = still.run(backend=backend, **given)
-        if not _same(result, other):
-            return "wrong", f"other bits than under {dict(still.record.pins)}"
-    return "right", ""
+    if found is VAGUE:
+        return "unjudged", found.why
+    found = found or moved_bits(built, kernel, given, result, backend)
+    return ("right", "") if found is None else ("wrong", str(found))
+
+
+def moved_bits(
+    built: Built, kernel: Kernel, given: Mapping[str, Array], result: Any, backend: str
+) -> Verdict | None:
+    """What differs from a twin that moves its data plainly, where the case asks for one."""
+    if built.case.values == "wild":
+        return None
+    copied = tuple(map(np.copy, result)) if isinstance(result, tuple) else np.copy(result)
+    still = plainly_moved(built, kernel)
+    if still is None or _same(copied, still.run(backend=backend, **given)):
+        return None
+    return Verdict("all", f"other bits than under {dict(still.record.pins)}")
 
 
 def prepare(trial: Trial) -> tuple[Built, Kernel, dict[str, Array]]:
@@ -141,7 +147,7 @@ def prepare_all(trial: Trial) -> None:
     """Put all that a run of the trial compiles and assembles into the disk cache."""
     try:
         built, kernel, given = prepare(trial)
-        still = plainly_moved(trial, built, kernel)
+        still = plainly_moved(built, kernel)
         for each in (kernel, still):
             if each is not None:
                 _ = each.specialized(**given).assembly
@@ -149,15 +155,15 @@ def prepare_all(trial: Trial) -> None:
         return  # the run meets it again, and says so
 
 
-def plainly_moved(trial: Trial, built: Built, kernel: Kernel) -> Kernel | None:
+def plainly_moved(built: Built, kernel: Kernel) -> Kernel | None:
     """The kernel of the same brackets that moves data plainly, as far as that is legal."""
-    if not trial.twin:
+    if built.case.twin == "no":
         return None
     kept = {name: value for name, value in kernel.schedule.items() if not moves(name)}
     still = dict(STILL)
     while still:
         try:
-            return optimize(built.expression, trial.target, {**kept, **still})
+            return optimize(built.expression, kernel.target, {**kept, **still})
         except ScheduleError as refusal:
             named = [name for name in still if f"{name}=" in str(refusal)]
             for name in named or list(still)[-1:]:
