@@ -154,9 +154,9 @@ TILED = tuple(name for name in SCHEDULES if name not in ("chosen", "materialized
 TENSOR = tuple(name for name in TILED if name != "cuda_cores")
 STAGED = ("cp_ring", "tma_ring", "skewed", "lazy", "persistent")
 ORDERED = ("heavy_first", "paired", "folded")
-ROWS_APART = ("causal", "window_left", "bias_rows", "alibi", "keep_heads")
-BY_INDEX = (*ROWS_APART, "window", "window_right", "one_key", "prefix", "length", "sink_zero",
-            "everything", "unforeseen")  # fmt: skip
+ROWS_APART = ("causal", "window", "window_left", "prefix", "bias_rows", "alibi", "keep_heads",
+              "sink_zero", "sink_rows", "everything")  # fmt: skip
+BY_INDEX = (*ROWS_APART, "window_right", "one_key", "length", "unforeseen")
 BY_DATA = ("documents", "everything")
 MORE_ROWS = ("64x37", "130x16", "5x0")  # than keys: the first have no place among them
 MANY_ROWS = ("37x64", "64x64")  # several row tiles, and fold blocks that some of them skip
