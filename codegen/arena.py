@@ -174,9 +174,9 @@ class _Planner:
                 staging = self.choices.staging(str(side.args[0].args[0]))
                 if self.roles.fold in side.axes:
                     if staging.depth:
-                        streamed[side] = (found, staging)
+                        streamed.setdefault(side, (found, staging))
                 elif self.choices.hoist == "shared":
-                    kept[side] = found
+                    kept.setdefault(side, found)
         for load in tiles_of(self.stage):
             staging = self.choices.staging(str(load.args[0].args[0]))
             if staging.depth:
@@ -218,7 +218,7 @@ class _Planner:
     def placed(self, load: Any, found: Contraction | None, block: int) -> Placed:
         """The slab of an operand, or of a tile of the body: rows along its contiguous axis, over
         its two axes' extents."""
-        extents = self.extents(found, block)
+        extents = self.extents(load, found, block)
         axes = [axis for axis in load.axes if axis in extents]
         form = linear(load)
         along = [axis for axis in axes if form.coefficient(axis) == 1]
@@ -232,17 +232,25 @@ class _Planner:
         layout = slab_layout(self.choices.slab, extents[across], extents[along[0]] * size)
         return Placed(load, layout, across, along[0], 0, self.kind.c if found is None else None)
 
-    def extents(self, found: Contraction | None, block: int) -> dict[Axis, int]:
-        """How far a block of the kernel reaches along each axis of a contraction's operands."""
+    def extents(self, load: Any, found: Contraction | None, block: int) -> dict[Axis, int]:
+        """How far a block of the kernel reaches along each axis of what its operands, or a tile of
+        the body, lie along: as far as the widest contraction that takes the load."""
         kind, roles = self.kind, self.roles
         columns = kind.columns * self.outer.column_atoms * self.outer.column_warps
         reach: dict[Any, int] = {
             roles.row: kind.rows * self.inner.row_atoms * self.inner.row_warps,
             roles.column: columns,
+            roles.fold: block,
         }
-        if found is not None and found.depth is not roles.fold:
-            reach[found.depth] = _rounded(found.depth.size, kind)
-        reach[roles.fold] = block
+        for each in self.sums.contractions if found is not None else ():
+            if load not in (each.left, each.right) or each.depth is roles.fold:
+                continue
+            if each.depth is roles.column and columns < each.depth.size:
+                raise ScheduleError(
+                    f"STAGE@{load.args[0].args[0]}: got an operand that one contraction takes by "
+                    "tiles of columns, another whole; the nearest legal value is d0"
+                )
+            reach[each.depth] = max(_rounded(each.depth.size, kind), reach.get(each.depth, 0))
         return {axis: extent for axis, extent in reach.items() if axis is not None}
 
 

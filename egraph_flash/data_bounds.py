@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from .axes import size_of
 from .carriers import closure, lift_of
 from .codegen.affine import affine
 from .data_checks import Check
 from .expressions import lift
 from .free import free
+from .indices import bounds
 from .notation import pretty, text
 from .skipping import end_of_rows, extent_of_fold
 from .stages import Stage
@@ -17,7 +19,8 @@ from .terms import make, subterms
 
 
 def checks_of(stages: Sequence[Stage]) -> tuple[Check, ...]:
-    """Every index that data decides lies in its array, and every length that data gives is one."""
+    """Every index that data or a call's lengths decide lies in its array, and every length that
+    data gives is one."""
     return tuple(dict.fromkeys(check for stage in stages for check in _checks(stage)))
 
 
@@ -42,7 +45,7 @@ def _checks(stage: Stage) -> Iterator[Check]:
 def _of_load(load: Any, ends: dict[Any, Any], holds: Any) -> Iterator[Check]:
     tensor, indices = load.args
     for dim, (index, extent) in enumerate(zip(indices, tensor.args[2], strict=True)):
-        if not _reads(index):
+        if _is_inside(index, extent):
             continue
         where = holds
         for axis, end in ends.items():
@@ -51,6 +54,14 @@ def _of_load(load: Any, ends: dict[Any, Any], holds: Any) -> Iterator[Check]:
         length = make("Len", make("Ax", f"{tensor.args[0]}_{dim}", extent))
         size = lift(float(extent.args[0])) if extent.head == "Known" else length
         yield Check(f"index {dim} of {pretty(tensor)}", text(index), text(size), text(where))
+
+
+def _is_inside(index: Any, extent: Any) -> bool:
+    """Whether an index lies in its dimension whatever is called: others depend on the call."""
+    if index.head == "Idx" and index.args[0].extent is extent:
+        return True
+    low, high = bounds(index)
+    return low >= 0 and extent.head == "Known" and high < max(size_of(extent), 1)
 
 
 def _lengths(end: Any) -> Iterator[Any]:

@@ -62,12 +62,21 @@ def check_data(
     arrays: Mapping[str, Array],
     lengths: Mapping[str, int],
 ) -> None:
-    """Raise InputError for integer inputs that lead outside of an array."""
+    """Raise InputError for integer inputs, or lengths, that lead outside of an array."""
     for check in checks:
         try:
-            check.holds_for(arrays, lengths)
+            if arrays_of((check,)):
+                check.holds_for(arrays, lengths)
+            else:
+                _check_lengths(check, tuple(sorted(lengths.items())))
         except InputError as error:
             raise InputError(f"{kernel}: {error}") from None
+
+
+@lru_cache(maxsize=1024)
+def _check_lengths(check: Check, lengths: tuple[tuple[str, int], ...]) -> None:
+    """A check that reads no array, once for all calls of the same lengths."""
+    check.holds_for({}, dict(lengths))
 
 
 def arrays_of(checks: Sequence[Check]) -> tuple[str, ...]:

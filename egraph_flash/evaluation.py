@@ -69,7 +69,10 @@ def evaluate(
 
 
 def _placed(output: Output, arrays: Mapping[str, Array], lengths: Mapping[str, int]) -> Array:
-    """The array of an output whose values are put at indices; 0 where no value goes."""
+    """The array of an output whose values are put at indices; 0 where no value goes.
+
+    Raises InputError for a place outside of the array, or one that gets two values.
+    """
     parts = (output.expr, lift(1.0 if output.where is None else output.where), *output.indices)
     all_of_them = functools.reduce(operator.add, parts)
     evaluator = Evaluator(all_of_them, arrays, {}, lengths)
@@ -79,7 +82,19 @@ def _placed(output: Output, arrays: Mapping[str, Array], lengths: Mapping[str, i
     value, holds, *places = spread
     result = np.zeros([evaluator.size(axis) for axis in output.axes])
     kept = holds != 0
-    result[tuple(place[kept].astype(np.int64) for place in places)] = value[kept]
+    where = tuple(place[kept].astype(np.int64) for place in places)
+    for axis, place in zip(output.axes, where, strict=True):
+        if place.size and not 0 <= place.min() <= place.max() < evaluator.size(axis):
+            raise InputError(
+                f"placed: got places {place.min()} to {place.max()} along {axis}, wants 0 to "
+                f"{evaluator.size(axis) - 1}"
+            )
+    taken = np.zeros(result.shape, np.int64)
+    np.add.at(taken, where, 1)
+    if (taken > 1).any():
+        at = tuple(int(i[0]) for i in np.nonzero(taken > 1))
+        raise InputError(f"placed: the element {at} gets {taken[at]} values, wants one")
+    result[where] = value[kept]
     return result
 
 

@@ -18,14 +18,14 @@ UNBOUNDED: Bounds = (-float("inf"), float("inf"))
 def check_index(tensor: str, axis: Axis, index: Term) -> None:
     """Raise ExpressionError unless `index` is in the language and stays within `axis`."""
     _check_language(tensor, axis, index, loads=1)
-    if axis.extent.head == "Symbol" or any(each.size == 0 for each in free(index)):
-        return  # it is not known, or there is no index
+    if any(each.size == 0 for each in free(index)):
+        return  # there is no index
     low, high = bounds(index)
     if low < 0 and low != -float("inf"):
         raise ExpressionError(
             f"{tensor}: the index {index} of axis {axis.name!r} reaches {low:g}, wants >= 0"
         )
-    if axis.size <= high < float("inf"):
+    if axis.extent.head == "Known" and axis.size <= high < float("inf"):
         raise ExpressionError(
             f"{tensor}: the index {index} of axis {axis.name!r} reaches {high:g}, "
             f"wants < {axis.size}"

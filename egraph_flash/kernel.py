@@ -190,21 +190,23 @@ class Kernel:
     def check(self, /, **arrays: Any) -> None:
         """Raise InputError where integer inputs lead outside of an array: page numbers, offsets.
 
-        A call with arrays in host memory does this by itself. One with arrays on a GPU does not,
-        since it would have to wait for them; this copies them to the host first.
+        A call with arrays in host memory does this by itself. One with arrays on a GPU checks its
+        lengths alone, since it would have to wait for the arrays; this copies them to the host.
         """
         from .binding import bind
 
         self._check_data(bind(self.record, arrays, None))
 
-    def _check_data(self, bound: Bound) -> None:
+    def _check_data(self, bound: Bound, *, of_arrays: bool = True) -> None:
+        """Check what the call's lengths lead to, and what its integer arrays hold."""
         if not self.record.checks:
             return
         from .data_checks import arrays_of, check_data
         from .runtime.arrays import on_host
 
-        held = {name: on_host(bound.inputs[name]) for name in arrays_of(self.record.checks)}
-        check_data(self.name, self.record.checks, held, bound.lengths)
+        checks = [each for each in self.record.checks if of_arrays or not arrays_of((each,))]
+        held = {name: on_host(bound.inputs[name]) for name in arrays_of(checks)}
+        check_data(self.name, checks, held, bound.lengths)
 
     def _for(self, bound: Bound) -> Kernel:
         if not bound.alignments:
@@ -227,8 +229,7 @@ class Kernel:
         from .binding import bind
 
         bound = bind(self.record, arrays, out)
-        if bound.device is None:
-            self._check_data(bound)
+        self._check_data(bound, of_arrays=bound.device is None)
         backend = execution.choose(self.record, bound, forced)
         variant = self._for(bound)
         record, plan = variant.record, variant.record.plan.at(bound.lengths, bound.strides)

@@ -229,6 +229,11 @@ def _skew(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
     tiles = [load for load in tiles_of(stage) if str(load.args[0].args[0]) in staged]
     if choices.skew != "off" and tiles:
         return f"{tiles[0]} is staged, and read early and late; the nearest legal value is off"
+    early = {side for _, found in sums.inner for side in (found.left, found.right)}
+    late = {side for _, found in sums.outer for side in (found.left, found.right)}
+    both = [load for load in early & late if load.head == "Load"]
+    if choices.skew != "off" and any(str(load.args[0].args[0]) in staged for load in both):
+        return f"{both[0]} is staged, and read early and late; the nearest legal value is off"
     if choices.skew != "off" and not (sums.inner or sums.serial):
         return "every part of the body depends on the carried state; the nearest legal value is off"
     return None

@@ -10,9 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from egraph_flash import Axis, Tensor, evaluate, exp, f16, f32, i32, inf, optimize, softmax, where
+from egraph_flash import (
+    Axis,
+    Tensor,
+    evaluate,
+    exp,
+    f16,
+    f32,
+    i32,
+    inf,
+    optimize,
+    same_document,
+    softmax,
+    where,
+)
 from egraph_flash.dtypes import Array
-from egraph_flash.errors import ExpressionError
+from egraph_flash.errors import ExpressionError, InputError
 from tests.support.fresh import fresh_rng
 
 m, n, d, e, b = Axis.many(m=70, n=90, d=16, e=40, b=2)
@@ -169,7 +182,25 @@ LENGTHS = {
     },
 }
 
-EDGES = {**COLUMNS, **ENDS, **UNSEEN, **MIXED, **INFINITE, **LENGTHS}
+# ---- one array that two contractions take --------------------------------------------------------
+
+
+def shared(size: int, pins: Mapping[str, str], *, masked: bool = False) -> Edge:
+    """Keys that are the values, too."""
+    depth = Axis("d", size)
+    queries, keys = Tensor("q", (m, depth), f16), Tensor("k", (n, depth), f16)
+    scores = (queries * keys).sum(depth)
+    scores = where(n.index <= m.index + 20, scores, -inf) if masked else scores
+    return Edge(attention(scores, keys), pins)
+
+
+SHARED = {
+    f"shared {size} {staging}": shared(size, {"STAGE": staging, "TILE@d": MMA}, masked=size < 20)
+    for size in (8, 24, 72)
+    for staging in ("d1/sync", "d2/cp/ring", "d2/tma/ring")
+}
+
+EDGES = {**COLUMNS, **ENDS, **UNSEEN, **MIXED, **INFINITE, **LENGTHS, **SHARED}
 
 
 @pytest.mark.parametrize("name", EDGES)
@@ -218,3 +249,39 @@ def test_divisors_are_positive_constants(divisor: Any) -> None:
     for divided in (operator.floordiv, operator.mod):
         with pytest.raises(ExpressionError, match=r"[/%]: got the divisor .*, wants a positive"):
             divided(n.index, divisor)
+
+
+# ---- indices that a call's lengths decide --------------------------------------------------------
+
+rows_, total = Axis("m", "rows", hint=64), Axis("t", "total", hint=64)
+HELD = Tensor("held", (rows_, d), f32)
+
+
+def test_an_index_before_the_first_is_refused_where_it_stands() -> None:
+    with pytest.raises(ExpressionError, match=r"index m - 5 of axis 'm' reaches -5, wants >= 0"):
+        _ = HELD[rows_.index - 5, d]
+
+
+@pytest.mark.parametrize("index", [rows_.index + 5, 200])
+def test_an_index_past_a_call_s_length_is_refused_by_the_call(index: Any) -> None:
+    kernel = optimize(HELD[index, d] * 2.0, "sm_120")
+    with pytest.raises(InputError, match=r"index 0 of held: .* wants 0 to 9"):
+        kernel.run(backend="sim", held=np.ones((10, 16), np.float32))
+
+
+def test_a_place_past_a_call_s_length_is_refused_by_the_call() -> None:
+    kernel = optimize(HELD.expr.placed((total, d), (rows_.index + 5, d)), "sm_120")
+    held = fresh_rng().standard_normal((10, 16)).astype(np.float32)
+    with pytest.raises(InputError, match=r"index 0 of out: m \+ 5 is 10 at m = 5, wants 0 to 9"):
+        kernel.run(backend="sim", held=held, total=10)
+    assert (kernel.run(backend="sim", held=held, total=15)[5:] == held).all()
+
+
+def test_documents_of_more_queries_than_keys_are_refused_by_the_call() -> None:
+    keys = Axis("n", "keys", hint=64)
+    doc, weights = Tensor("doc", (keys,), i32), Tensor("weights", (rows_, keys), f32)
+    kernel = optimize(where(same_document(doc, rows_, keys), weights, 0.0).sum(keys), "sm_120")
+    doc_ids = np.zeros(6, np.int32)
+    with pytest.raises(InputError, match=r"index 0 of doc: .* is -2 at m = 0, wants 0 to 5"):
+        kernel.run(backend="sim", doc=doc_ids, weights=np.ones((8, 6), np.float32))
+    assert (kernel.run(backend="sim", doc=doc_ids, weights=np.ones((4, 6), np.float32)) == 6).all()
