@@ -277,11 +277,14 @@ def test_a_place_past_a_call_s_length_is_refused_by_the_call() -> None:
     assert (kernel.run(backend="sim", held=held, total=15)[5:] == held).all()
 
 
-def test_documents_of_more_queries_than_keys_are_refused_by_the_call() -> None:
+@pytest.mark.parametrize("queries", [rows_, Axis("m", 8)], ids=["open", "known"])
+def test_documents_of_more_queries_than_keys_are_refused_by_the_call(queries: Axis) -> None:
     keys = Axis("n", "keys", hint=64)
-    doc, weights = Tensor("doc", (keys,), i32), Tensor("weights", (rows_, keys), f32)
-    kernel = optimize(where(same_document(doc, rows_, keys), weights, 0.0).sum(keys), "sm_120")
-    doc_ids = np.zeros(6, np.int32)
+    doc, weights = Tensor("doc", (keys,), i32), Tensor("weights", (queries, keys), f32)
+    kernel = optimize(where(same_document(doc, queries, keys), weights, 0.0).sum(keys), "sm_120")
     with pytest.raises(InputError, match=r"index 0 of doc: .* is -2 at m = 0, wants 0 to 5"):
-        kernel.run(backend="sim", doc=doc_ids, weights=np.ones((8, 6), np.float32))
-    assert (kernel.run(backend="sim", doc=doc_ids, weights=np.ones((4, 6), np.float32)) == 6).all()
+        kernel.run(backend="sim", doc=np.zeros(6, np.int32), weights=np.ones((8, 6), np.float32))
+    found = kernel.run(
+        backend="sim", doc=np.zeros(9, np.int32), weights=np.ones((8, 9), np.float32)
+    )
+    assert (found == 9).all()
