@@ -144,6 +144,7 @@ def bench(
     seed = secrets.randbits(32) if seed is None else seed
     typical = first.record.lengths
     arrays = checking.seeded_inputs(loaded, first, seed, lengths)
+    first.check(**arrays, **lengths)
     shapes = {name: np.shape(array) for name, array in arrays.items()}
     sizes = lengths_of(first.record, shapes, lengths, typical)
     with driver.on(device.ordinal):

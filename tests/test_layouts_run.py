@@ -30,6 +30,7 @@ from egraph_flash.record import Record, from_json, to_json
 from egraph_flash.request import Request
 from egraph_flash.runtime import DeviceArray
 from tests.support.fake_cuda import CudaTensor, FakeDriver
+from tests.support.fresh import fresh_rng
 from tests.support.layouts import (
     LAYOUTS,
     DeviceView,
@@ -61,7 +62,7 @@ def kernel(target: str = "sm_120") -> Kernel:
 @functools.cache
 def values() -> dict[str, Array]:
     """q, k and v, the heads of v all alike, so that it can be expanded."""
-    rng = np.random.default_rng(3)
+    rng = fresh_rng()
     made = {name: rng.standard_normal(SHAPE).astype(np.float16) for name in "qkv"}
     made["v"][:, 1] = made["v"][:, 0]
     return made
@@ -110,8 +111,8 @@ def test_the_output_lies_so(lay: Lay, alignment: int | None) -> None:
 
 
 def test_layouts_mix() -> None:
-    """Seeded: each array lies somewhere of its own."""
-    rng = np.random.default_rng(5)
+    """Each array lies somewhere of its own."""
+    rng = fresh_rng()
     lays = [lay for lay, _ in LAYOUTS]
     for _ in range(8):
         picked = {name: lays[rng.integers(len(lays))] for name in "qkv"}
@@ -128,7 +129,7 @@ def test_one_key_is_copied_in_runs_as_many_are() -> None:
     keys, held = Tensor("k", (b, h, one, d), f16), Tensor("v", (b, h, one, wide), f16)
     expr = (softmax((Q * keys).sum(d), one) * held).sum(one)
     made = optimize(expr, "sm_120", {"STAGE": "d2/cp/ring"})
-    v = np.random.default_rng(4).standard_normal((2, 2, 1, 96)).astype(np.float16)
+    v = fresh_rng().standard_normal((2, 2, 1, 96)).astype(np.float16)
     given = {"q": values()["q"], "k": values()["k"][:, :, :1].copy()}
     laid = sliced(0, 8)(v.shape, v).view
     found = made.run(backend="sim", **given, v=laid)
