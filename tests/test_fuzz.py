@@ -28,7 +28,7 @@ from tests.fuzz.laying import AROUND, LAYS, fits, lay
 from tests.fuzz.shrinking import shrunk
 from tests.fuzz.trials import Outcome, Trial, read_trial, run
 
-PARTS, EACH = 8, 5
+PARTS, EACH = 8, 3
 FILE = "tests/fuzz/case.py"
 USUAL = "m=20 n=24 d=16 e=16 steps=scale:0.25 mask=causal outputs=o+lse+total"
 

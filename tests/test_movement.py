@@ -84,7 +84,7 @@ def blocks_for(staging: Staging) -> int:
     return (2 * max(staging.depth, 1) + 1) * staging.steps
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_random_movement_moves_no_bit(data: st.DataObject) -> None:
     """Any legal values of movement knobs, over lengths that reuse each slot and leave a rest."""
