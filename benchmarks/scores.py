@@ -93,9 +93,8 @@ def keys_of_window(rows: int) -> int:
     952
     """
     firsts = range(0, rows, TILE)
-    return sum(first + TILE - max(first - LEFT, 0) // TILE * TILE for first in firsts) // len(
-        firsts
-    )
+    keys = [first + TILE - max(first - LEFT, 0) // TILE * TILE for first in firsts]
+    return sum(keys) // len(keys)
 
 
 def axes_of(case: str, shape: Shape) -> dict[str, Axis]:

@@ -161,9 +161,7 @@ class Counts:
             tile.row_atoms * len(row_offsets(held)),
             tile.column_atoms * len(column_offsets(held)),
         )
-        for (
-            each
-        ) in known.pointwise:  # what has one value a row is computed by every lane for its own
+        for each in known.pointwise:  # a lane computes what its own rows and columns need
             share = (1 if each.by_rows else 1 / of_lane[0]) * (
                 1 if each.by_columns else 1 / of_lane[1]
             )
