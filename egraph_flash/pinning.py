@@ -13,7 +13,7 @@ from .errors import ScheduleError
 from .knobs import KNOBS, Tile
 from .machines import Machine
 from .preconditions import Refusal, why_not
-from .realizations import STAGE_KNOBS, fitted, honours, operands, realizations, value_of
+from .realizations import STAGE_KNOBS, fitted, honours, operands, realizations, traits, value_of
 from .shapes import shape_of
 from .stages import Stage
 
@@ -179,7 +179,7 @@ def first_refusal(
     """Why a geometry has no legal realization under these pins."""
     found = realizations(stage, candidate, own)
     if not found:
-        wanted = fitted(stage, candidate, own)
+        wanted = fitted(stage, traits(stage, candidate), own)
         wrong = next((n for n, v in own.items() if not honours(wanted, {n: v})), None)
         if wrong is None:
             return None

@@ -108,19 +108,35 @@ def best_skip(stage: Stage) -> str:
     return "data" if scan_of(stage) is not None else "index" if skips(stage) else "none"
 
 
-def relevant(stage: Stage, candidate: Candidate, choices: Choices) -> set[str]:
+@dataclass(frozen=True)
+class Traits:
+    """What of a geometry decides which knobs matter: few kinds, however many geometries."""
+
+    on_tensor_cores: bool
+    several_warps: bool
+    uneven: bool  # some row tiles have more to do than others
+
+
+def traits(stage: Stage, candidate: Candidate) -> Traits:
+    return Traits(
+        on_tensor_cores=atom(candidate.inner.atom).on_tensor_cores,
+        several_warps=candidate.inner.warps > 1,
+        uneven=facts(stage).skip != "none" and uneven(stage, candidate.rows),
+    )
+
+
+def relevant(stage: Stage, kind: Traits, choices: Choices) -> set[str]:
     """The knobs that change what is emitted, given the others; `STAGE@name` for each operand."""
     known = facts(stage)
     found = {"GRID", "REGS"} | ({"TANH"} if known.tanhs else set())
     found |= {"EXP"} if _form_matters(stage, choices) else set()
     if not known.streamed:
         return found
-    on_tensor_cores = atom(candidate.inner.atom).on_tensor_cores
     staged = any(each.depth for _, each in choices.stage)
-    hands_over = known.hands_over and on_tensor_cores
-    keeps = known.still and on_tensor_cores
+    hands_over = known.hands_over and kind.on_tensor_cores
+    keeps = known.still and kind.on_tensor_cores
     in_slabs = staged or (keeps and choices.hoist == "shared")
-    if on_tensor_cores:
+    if kind.on_tensor_cores:
         found |= {f"STAGE@{name}" for name in operands(stage)}
     matters = {
         "HOIST": keeps,
@@ -129,13 +145,13 @@ def relevant(stage: Stage, candidate: Candidate, choices: Choices) -> set[str]:
         "DRAIN": in_slabs,
         "ROLES": staged,
         "CACHE": staged,
-        "ORDER": known.skip != "none" and choices.skip != "none" and uneven(stage, candidate.rows),
+        "ORDER": choices.skip != "none" and kind.uneven,
         "SUM": known.row_sums,
         "BASE": known.free_bases,
         "START": known.free_bases and known.inner and choices.base != "max",
         "SKEW": known.early,
         "SKIP": known.skip != "none",
-        "TURNS": known.inner and on_tensor_cores and candidate.inner.warps > 1,
+        "TURNS": known.inner and kind.on_tensor_cores and kind.several_warps,
     }
     return found | {name for name, does in matters.items() if does}
 
@@ -147,14 +163,14 @@ def _form_matters(stage: Stage, choices: Choices) -> bool:
     return exponentials(stage).by_element
 
 
-def fitted(stage: Stage, candidate: Candidate, wanted: Mapping[str, Any]) -> Choices:
+def fitted(stage: Stage, kind: Traits, wanted: Mapping[str, Any]) -> Choices:
     """The realization with these values, those that do not matter being plain."""
     common = wanted.get("STAGE", Staging())
     stage_of = tuple((name, wanted.get(f"STAGE@{name}", common)) for name in operands(stage))
     fields = {name.lower(): wanted[name] for name in STAGE_KNOBS if name in wanted}
     choices = Choices(stage=stage_of, **fields)
     while True:
-        matters = relevant(stage, candidate, choices)
+        matters = relevant(stage, kind, choices)
         plain = {
             name.lower(): getattr(PLAIN, name.lower())
             for name in STAGE_KNOBS
@@ -197,12 +213,18 @@ def _leaving(stage: Stage) -> tuple[dict[str, Any], ...]:
 
 def realizations(stage: Stage, candidate: Candidate, pins: Mapping[str, Any]) -> list[Choices]:
     """The usual styles with the pinned values, each once; those that cannot have them left out."""
+    return list(_styles(stage, traits(stage, candidate), tuple(pins.items())))
+
+
+@lru_cache(maxsize=1024)
+def _styles(stage: Stage, kind: Traits, pinned: tuple[tuple[str, Any], ...]) -> tuple[Choices, ...]:
+    pins = dict(pinned)
     found: dict[Choices, None] = {}
     for styles in itertools.product(_MOVES, _leaving(stage), _KEEPING, _ALGEBRAS):
         wanted = {**_ALWAYS, "SKIP": facts(stage).skip}
         for style in styles:
             wanted |= style
-        choices = fitted(stage, candidate, {**wanted, **pins})
+        choices = fitted(stage, kind, {**wanted, **pins})
         if honours(choices, pins):
             found[choices] = None
-    return list(found)
+    return tuple(found)

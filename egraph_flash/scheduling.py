@@ -28,7 +28,7 @@ from .pinning import (
     tile_pins,
 )
 from .preconditions import why_not
-from .realizations import ORDERS, STAGE_KNOBS, relevant
+from .realizations import ORDERS, STAGE_KNOBS, relevant, traits
 from .stages import Stage
 from .workload import work_of
 
@@ -177,7 +177,7 @@ def _values(
     for index, (each, name_of) in enumerate(zip(planned, names, strict=True)):
         for axis, tile in each.candidate.tiles:
             values[f"TILE@{name_of[axis]}"] = tile
-        matters = relevant(each.stage, each.candidate, each.choices)
+        matters = relevant(each.stage, traits(each.stage, each.candidate), each.choices)
         for operand, staging in each.choices.stage:
             if f"STAGE@{operand}" in matters:
                 values[f"STAGE@{operand}"] = staging

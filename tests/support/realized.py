@@ -13,7 +13,7 @@ from egraph_flash.extraction import extract
 from egraph_flash.knobs import KNOBS
 from egraph_flash.machines import machine
 from egraph_flash.preconditions import why_not
-from egraph_flash.realizations import fitted, honours
+from egraph_flash.realizations import fitted, honours, traits
 from egraph_flash.request import Request, request_for
 from egraph_flash.scheduling import Scheduled
 from egraph_flash.stages import Stage, split
@@ -50,7 +50,7 @@ class Realized:
     def ptx(self, values: Mapping[str, str], pins: Mapping[str, str]) -> str | None:
         """The text with these values, or None where the pins among them are refused."""
         given = {name: KNOBS[name].parse(text) for name, text in {**values, **pins}.items()}
-        choices = fitted(self.stage, self.candidate, given)
+        choices = fitted(self.stage, traits(self.stage, self.candidate), given)
         if not honours(choices, {name: given[name] for name in pins}):
             return None
         if why_not(self.stage, self.candidate, choices, CHIP) is not None:
