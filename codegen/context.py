@@ -12,7 +12,7 @@ from ..free import free
 from ..layouts import strides_of
 from ..open_plan import BufferMap, Length, Stride
 from ..tensor_map import TensorMap
-from ..terms import Term, subterms
+from ..terms import Term, fill
 from .arena import Arena
 from .builder import Builder
 from .frames import Frame, Side
@@ -259,16 +259,20 @@ class Context:
 
     def forget(self, terms: set[Any]) -> None:
         """Drop what was computed from these terms, or found out about them."""
-        self.memo = {name: v for name, v in self.memo.items() if not _mentions(name, terms)}
-        self.sides = {name: v for name, v in self.sides.items() if not _mentions(name, terms)}
+        stale: dict[Any, bool] = {}  # the memos share most of their terms: each is looked at once
+
+        def mentions(name: Any) -> bool:
+            return any(fill(part, stale, is_stale) for part in name if isinstance(part, Term))
+
+        def is_stale(term: Any) -> bool:
+            return term in terms or any(stale[part] for part in term.children)
+
+        self.memo = {name: value for name, value in self.memo.items() if not mentions(name)}
+        self.sides = {name: value for name, value in self.sides.items() if not mentions(name)}
 
     def leave(self, depth: int) -> None:
         """Drop what was computed in loops deeper than `depth`."""
         self.memo = {name: value for name, value in self.memo.items() if value.depth <= depth}
-
-
-def _mentions(name: Any, terms: set[Any]) -> bool:
-    return any(not terms.isdisjoint(subterms(part)) for part in name if isinstance(part, Term))
 
 
 def lane_runs(steps: tuple[int, ...]) -> list[tuple[int, int, int]]:

@@ -117,8 +117,7 @@ class Expr(Operand, Term):
     sort = "Expr"
     __slots__ = ()
 
-    def __hash__(self) -> int:
-        return Term.__hash__(self)
+    __hash__ = Term.__hash__  # `==` is redefined, which would leave it without one
 
     @property
     def expr(self) -> Expr:
