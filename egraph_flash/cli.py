@@ -21,6 +21,7 @@ from .debug import VARIABLE
 from .errors import EgraphFlashError
 from .kernel import Kernel
 from .ladder_cli import ladder
+from .lengths import lengths_of
 from .loading import Loaded, LoadError, load, parse_lengths, parse_pins, parse_row, read_arrays
 from .peers import parse_peers
 
@@ -122,9 +123,10 @@ def run(
         if name in read:
             raise LoadError(f"length: {name} is an array in {inputs}, and given as a number")
     kernel = _compile(loaded, target, parse_pins(pin or []))
-    if inputs is None:
-        lengths = {**kernel.record.lengths, **lengths}  # its hints, where nothing is said
     arrays = read if inputs is not None else seeded_inputs(loaded, kernel, seed, lengths)
+    if inputs is None:  # what neither arrays nor the user tell is as the expression hints
+        shapes = {name: np.shape(array) for name, array in arrays.items()}
+        lengths = lengths_of(kernel.record, shapes, lengths, kernel.record.lengths)
     with printing.plain_warnings(), printing.progress() as step:
         step("running")
         result = kernel.run(backend=backend.value if backend else None, **arrays, **lengths)

@@ -136,7 +136,9 @@ def refused_tile(
 ) -> ScheduleError:
     """No legal geometry has the pinned tiles: why, and the nearest that is."""
     pin, tile = next((p, t) for p, t in pins.items() if "@" in p or len(pins) == 1)
-    every = options(stage, candidates(stage, [tile]), own, machine)
+    laid_out = candidates(stage, [tile])
+    under_pins = options(stage, laid_out, own, machine)
+    every = under_pins or options(stage, laid_out, {}, machine)
     for_pin = pin if "@" in pin else f"TILE@{next(iter(names.values()))}"
     reason = _tile_reason(stage, for_pin, tile, names, own, machine)
     if not every:
@@ -153,8 +155,10 @@ def refused_tile(
         if p != for_pin and _tile(best, names, p) != t
     ]
     also = f" with {', '.join(others)}" if others else ""
-    nearest = _tile(best, names, for_pin)
-    return ScheduleError(f"pin {pin}={tile}: {reason}; the nearest legal value is {nearest}{also}")
+    nearest = f"{_tile(best, names, for_pin)}{also}"
+    if not under_pins:
+        nearest += f", without {', '.join(f'{name}={value}' for name, value in own.items())}"
+    return ScheduleError(f"pin {pin}={tile}: {reason}; the nearest legal value is {nearest}")
 
 
 def _tile_reason(

@@ -331,8 +331,10 @@ def test_the_table_counts_what_was_refused(capsys: pytest.CaptureFixture[str]) -
 # ---- the command line ----------------------------------------------------------------------------
 
 
-def test_a_reproducer_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    line = f'{FILE}:case("{USUAL} lay=q:turned")'
+@pytest.mark.parametrize("how", ["lay=q:turned", "open=mn mask=not(documents)"])
+def test_a_reproducer_runs(how: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """At its own lengths, which are not those that it hints at."""
+    line = f'{FILE}:case("{USUAL} {how}")'
     with pytest.raises(SystemExit) as left:
         main(["run", line, "--seed", "7", "--backend", "sim", "--target", "sm_120"])
     assert not left.value.code

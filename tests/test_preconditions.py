@@ -160,6 +160,17 @@ def test_a_share_of_more_words_than_a_lane_holds_is_refused() -> None:
     assert optimize(expr, "sm_90", {**pins, "EXP": "poly4"}).schedule["EXP"] == "poly4"
 
 
+def test_a_tile_and_a_transport_that_are_both_illegal() -> None:
+    """The nearest tile is one that is legal without the other pin, and says so."""
+    m, n, d = Axis.many(m=16, n=20, d=32)
+    k = Tensor("k", (n, d), f16, strides=(33, 1))
+    product = (Tensor("q", (m, d), f16) * k).sum(d)
+    tile = "a:mma_m16n8k16_f16/w1x1/f1x4/k2"
+    message = refused({"TILE@d": tile, "STAGE@k": "d1/cp"}, product)
+    assert f"{tile}: no geometry has it" in message
+    assert message.endswith("f1x3/k2, without STAGE@k=d1/cp")
+
+
 def test_warps_that_are_no_two_halves_take_no_turns() -> None:
     """Three warps are no halves of one another, and one has nobody to take turns with."""
     tiles = {"TILE@d": f"{MMA}/w3x1/f1x8/k4", "TILE@n": f"{MMA}/w3x1/f1x8/k4"}
