@@ -81,6 +81,26 @@ class Exponential:
 
 
 @dataclass(frozen=True)
+class Reduce:
+    """How many blocks of the grid share a fold, or how many elements each of them folds."""
+
+    splits: int = 1
+    size: int = 0
+
+    grammar = "g<splits> or s<elements of a split>, numbers from 1 on"
+
+    def __str__(self) -> str:
+        return f"s{self.size}" if self.size else f"g{self.splits}"
+
+    @classmethod
+    def parse(cls, text: str) -> Reduce:
+        found = re.fullmatch(r"([gs])([1-9]\d*)", text)
+        if not found:
+            raise bad("REDUCE", text, cls.grammar)
+        return cls(int(found[2])) if found[1] == "g" else cls(1, int(found[2]))
+
+
+@dataclass(frozen=True)
 class Drain:
     """How fragments leave a slab: `ldmatrix` of 2 or 4 matrices, and how many steps ahead."""
 

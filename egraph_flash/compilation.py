@@ -9,19 +9,21 @@ from dataclasses import replace
 from typing import Any
 
 from . import debug
+from .arranging import PLAN_KNOBS, Arrangement, Arranger
 from .axes import Axis, extent_of, size_of
 from .codegen.kernel import generate
 from .data_bounds import checks_of
 from .derivation import derive
 from .dtypes import DTYPES
-from .extraction import bracket, extract
+from .errors import ScheduleError
+from .extraction import Extraction, bracket, extract
 from .knobs import Place, spell
-from .machines import machine
+from .machines import Machine, machine
 from .notation import text
 from .open_plan import Extent
 from .record import Cost, Record, Schedule, Spec
 from .request import Request, Root
-from .scheduling import Scheduled, schedule
+from .scheduling import Scheduled, ScheduledPlan, schedule
 from .shapes import shape_of
 from .stages import Stage, split
 from .terms import subterms
@@ -34,20 +36,16 @@ def compile_request(request: Request, timings: dict[str, float]) -> Record:
         found = extract(tuple(root.expr for root in request.outputs), chip, request.pins)
     timings["saturation"] = found.saturation.seconds
     debug.show(debug.EGRAPH, lambda: f"e-graph of {request.name}: {found.saturation}")
-    roots = [
-        replace(root, expr=term) for root, term in zip(request.outputs, found.roots, strict=True)
-    ]
-    taken = [str(array.args[0]) for array in request.inputs]
     with _timed(timings, "schedule"):
-        stages = split(roots, taken, request.layouts)
-        place = _place(request, found.roots)
-        planned = schedule(stages, chip, request.pins, place)
+        found, planned, arrangement = _planned(request, found, chip)
+        roots = _roots(request, found)
+        stages = split(roots, _taken(request), request.layouts)
     with _timed(timings, "lowering"):
         made = generate(planned.stages, request.inputs, request.target)
     with _timed(timings, "derivation"):
-        blocks = _blocks(planned.stages)
-        final = bracket(found, blocks)
-        derivation = derive(found, blocks)
+        blocks, shares = _brackets(planned.stages, arrangement)
+        final = bracket(found, blocks, shares)
+        derivation = derive(found, blocks, shares)
     costs = [each.cost for each in planned.stages]
     resources = {name: sum(c.resource_us[name] for c in costs) for name in costs[0].resource_us}
     resources["launch"] = sum(cost.launch_us for cost in costs)
@@ -70,18 +68,93 @@ def compile_request(request: Request, timings: dict[str, float]) -> Record:
     )
 
 
-def _blocks(stages: Sequence[Scheduled]) -> dict[Axis, int]:
-    """The fold block of each axis, where it splits the axis and all passes over it agree; where
-    several stages fold one axis in different blocks, its folds stay flat in the term."""
+def _roots(request: Request, found: Extraction) -> tuple[Root, ...]:
+    pairs = zip(request.outputs, found.roots, strict=True)
+    return tuple(replace(root, expr=term) for root, term in pairs)
+
+
+def _taken(request: Request) -> tuple[str, ...]:
+    return tuple(str(array.args[0]) for array in request.inputs)
+
+
+Planned = tuple[Extraction, ScheduledPlan, Arrangement]
+
+
+def _planned(request: Request, found: Extraction, chip: Machine) -> Planned:
+    """The cheapest plan of the extracted terms, on the grid as suits it.
+
+    Terms are extracted as if blocks shared no fold and packed no rows. Where they came out cut,
+    the fused ones may take less time once blocks do, and have a plan too.
+    Raises ScheduleError as of the extracted terms, where no plan is legal.
+    """
+    terms = [found]
+    if "PLACE" not in request.pins and _place(request, found).fold == "cut":
+        fused = found.search.extract("fuse", dict(request.pins))
+        terms += [fused] if fused.unsafe <= found.unsafe else []
+    plans: list[Planned] = []
+    refusals: list[ScheduleError] = []
+    for each in terms:
+        try:
+            plans.append((each, *_cheapest(request, each, chip)))
+        except ScheduleError as refusal:
+            refusals.append(refusal)
+    if not plans:
+        raise refusals[0]
+    return min(plans, key=lambda plan: _time_us(plan[1]))
+
+
+def _time_us(planned: ScheduledPlan) -> float:
+    return sum(each.cost.total_us for each in planned.stages)
+
+
+def _cheapest(
+    request: Request, found: Extraction, chip: Machine
+) -> tuple[ScheduledPlan, Arrangement]:
+    """The plan of some terms that is predicted to take the least time, of all that pins leave.
+
+    Raises ScheduleError as of the first arrangement, which is the plainest, where none is legal.
+    """
+    taken, place = _taken(request), _place(request, found)
+    arranger = Arranger(_roots(request, found), request.pins, chip, taken, request.layouts)
+    pins = {n: v for n, v in request.pins.items() if n.partition("@")[0] not in PLAN_KNOBS}
+    plans: list[tuple[ScheduledPlan, Arrangement]] = []
+    refusals: list[ScheduleError] = []
+    for arrangement in arranger.all():
+        try:
+            planned = schedule(arranger.stages(arrangement), chip, pins, place)
+        except ScheduleError as refusal:
+            refusals.append(refusal)
+        else:
+            plans.append((planned, arrangement))
+    if not plans:
+        raise refusals[0]
+    planned, arrangement = min(plans, key=lambda plan: _time_us(plan[0]))
+    knobs = {"PLACE": place, **arrangement.knobs, **planned.knobs}
+    return replace(planned, knobs=knobs), arrangement
+
+
+def _brackets(
+    stages: Sequence[Scheduled], arrangement: Arrangement
+) -> tuple[dict[Axis, int], dict[Axis, int]]:
+    """The fold block of each axis, and how many of its steps each block of the grid takes.
+
+    An axis has none where all of it is one block, where passes over it disagree or where a part
+    ends inside of a block: then its folds stay flat in the term.
+    """
+    whole = {part: axis for axis, part in arrangement.parts.items()}
     found: dict[Axis, set[int]] = {}
     for each in stages:
         if each.stage.fold is not None:
-            found.setdefault(each.stage.fold, set()).add(each.candidate.block)
-    return {
-        axis: min(blocks)
-        for axis, blocks in found.items()
-        if len(blocks) == 1 and min(blocks) < axis.size
+            axis = whole.get(each.stage.fold, each.stage.fold)
+            found.setdefault(axis, set()).add(each.candidate.block)
+    blocks = {
+        axis: min(sizes)
+        for axis, sizes in found.items()
+        if len(sizes) == 1 and min(sizes) < axis.size
     }
+    parts = {axis: part.size for axis, part in arrangement.parts.items()}
+    blocks = {a: n for a, n in blocks.items() if parts.get(a, n) % n == 0}
+    return blocks, {axis: size // blocks[axis] for axis, size in parts.items() if axis in blocks}
 
 
 @contextmanager
@@ -91,11 +164,11 @@ def _timed(timings: dict[str, float], name: str) -> Iterator[None]:
     timings[name] = time.perf_counter() - started
 
 
-def _place(request: Request, terms: tuple[Any, ...]) -> Place:
+def _place(request: Request, found: Extraction) -> Place:
     """What PLACE came to: as pinned, else whether the chosen terms go through memory."""
     if "PLACE" in request.pins:
         return Place.parse(request.pins["PLACE"])
-    return Place("cut" if any(node.head == "Mat" for node in subterms(*terms)) else "fuse")
+    return Place("cut" if any(node.head == "Mat" for node in subterms(*found.roots)) else "fuse")
 
 
 # ---- what the record says ------------------------------------------------------------------------

@@ -24,8 +24,14 @@ from .solver import Keep
 Terms = tuple[Any, ...]
 
 
-def derive(extraction: Extraction, blocks: Mapping[Axis, int] | None = None) -> Derivation:
+def derive(
+    extraction: Extraction,
+    blocks: Mapping[Axis, int] | None = None,
+    shares: Mapping[Axis, int] | None = None,
+) -> Derivation:
     """The chain from naive to the extracted term, and to its tower if `blocks` are given.
+
+    `shares` are the blocks of an axis that each block of the grid folds.
 
     Steps that change nothing are left out; every one is checked. The result's `hits` counts how
     often each law matched while the e-graph was saturated.
@@ -33,7 +39,7 @@ def derive(extraction: Extraction, blocks: Mapping[Axis, int] | None = None) -> 
     chain = list(_chain(extraction))
     if blocks:
         flat = chain[-1]
-        tower = bracket(extraction, blocks)
+        tower = bracket(extraction, blocks, shares)
         renamed = tuple(map(extraction.search.naming.canonical, tower))
         if renamed != flat.terms:
             chain.append(_Member("bracketing", renamed, flat.passes, flat.unsafe, flat.cost_us))

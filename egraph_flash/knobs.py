@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from .choices import Drain, Exponential, Registers, Staging, bad
+from .choices import Drain, Exponential, Reduce, Registers, Staging, bad
 from .errors import ScheduleError
 
 Kind = Literal["movement", "bracket"]
@@ -148,6 +148,25 @@ KNOBS: dict[str, Knob] = {
             parse=Tile.parse,
             scope="the contraction over an axis, or a fold that contracts nothing",
             source="bracketing laws: the tile is the innermost level of the tower",
+        ),
+        _words(
+            "PACK",
+            "movement",
+            "the plan",
+            "a fold whose operands see an axis of known length only in groups, or not at all, and "
+            "no more than 64 rows",
+            "an operand is read once for each tile of rows, whichever axes they are from",
+            off="each axis of the grid by itself",
+            on="the elements of a group are rows of one tile, with the rows that there are",
+        ),
+        Knob(
+            name="REDUCE",
+            grammar=Reduce.grammar,
+            fields=dict.fromkeys(("splits", "size"), "bracket"),
+            parse=Reduce.parse,
+            scope="the axis of a fold",
+            source="bracketing laws: the grid is the outermost level of the tower",
+            precondition="a fold over an axis of known length, of no more splits than elements",
         ),
         Knob(
             name="STAGE",

@@ -37,6 +37,11 @@ class Roles:
     fold: Axis | None
 
     @property
+    def axes(self) -> tuple[Axis, ...]:
+        """All but the fold."""
+        return (*self.batch, *(axis for axis in (self.row, self.column) if axis is not None))
+
+    @property
     def inner_columns(self) -> Axis | None:
         """The column axis of tiles inside the loop: the fold's, or a map's own."""
         return self.fold if self.fold is not None else self.column
@@ -159,8 +164,21 @@ def assign_roles(channels: Sequence[Chan], fold: Axis | None, axes: tuple[Axis, 
         if rows:
             row = max(rows, key=lambda axis: axis.size)
             return Roles(tuple(a for a in own if a not in (row, column)), row, column, fold)
-    longest = max(reversed(own), key=lambda axis: axis.size, default=None)
+    parts = _parts(channels, fold)
+    whole = (axis for axis in reversed(own) if axis not in parts)
+    longest = max(whole, key=lambda axis: axis.size, default=None)
     return Roles(tuple(a for a in own if a is not longest), longest, None, fold)
+
+
+def _parts(channels: Sequence[Chan], fold: Axis) -> set[Axis]:
+    """The axes that say which part of a longer axis the fold goes over: each block has one part."""
+    found = set()
+    for node in subterms(*channels):
+        if node.head == "Add" and node.args[1] is fold.index and node.args[0].head == "Mul":
+            index, size = node.args[0].args
+            if index.head == "Idx" and size is make("Num", float(fold.size)):
+                found.add(index.args[0])
+    return found
 
 
 def _rows(channels: Sequence[Chan], fold: Axis, own: tuple[Axis, ...], column: Axis) -> list[Axis]:

@@ -61,7 +61,7 @@ _HALF = ("{half}", "{halfsteps}")  # a fold block of 32 elements
 RUNGS: tuple[Rung, ...] = (
     Rung(
         name="scalar",
-        adds="PLACE=fold=fuse;TILE@d=a:fma_f32/w4x1/f1x8/k8;TILE@n=a:fma_f32/w4x1/f1x{depth}/k8;"
+        adds="PLACE=fold=fuse;REDUCE=g1;TILE@d=a:fma_f32/w4x1/f1x8/k8;TILE@n=a:fma_f32/w4x1/f1x{depth}/k8;"
         "EXP=ex2;SUM=block;BASE=max;SKEW=off;GRID=tiles;REGS=r255/b1",
         changed="fused, on CUDA cores, one row a lane",
         brackets="scalar",

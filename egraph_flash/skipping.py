@@ -251,8 +251,7 @@ def _present(expr: Any, domain: str) -> Conjuncts:
     """Conditions that all hold wherever an expression is not the absent value of the domain."""
     head, args = expr.head, expr.args
     if head == "Where":
-        absent = make("Num", float("-inf") if domain == "log" else 0.0)
-        if args[2] is absent:
+        if _is_absent(args[2], domain):
             return _conjuncts(args[0]) | _present(args[1], domain)
         return _present(args[1], domain) & _present(args[2], domain)
     if head in ("Cast", "Risk", "Mat"):
@@ -263,6 +262,14 @@ def _present(expr: Any, domain: str) -> Conjuncts:
     if domain == "log":
         return _present_log(expr)
     return _present_zero(expr)
+
+
+def _is_absent(expr: Any, domain: str) -> bool:
+    """Whether a constant is the absent value of the domain: -inf of logarithms, else 0."""
+    nowhere = make("Num", float("-inf"))
+    if domain == "log":
+        return expr is nowhere
+    return any(expr is zero for zero in (make("Num", 0.0), make("Exp", nowhere)))
 
 
 def _present_log(expr: Any) -> Conjuncts:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from egraph_flash import optimize
-from egraph_flash.choices import Drain, Exponential, Registers, Staging
+from egraph_flash.choices import Drain, Exponential, Reduce, Registers, Staging
 from egraph_flash.codegen.atoms import ATOMS
 from egraph_flash.errors import ScheduleError
 from egraph_flash.knobs import KNOBS, Place, Tile, knob_of, read_schedule, spell
@@ -29,6 +29,10 @@ VALUES = {
             st.sampled_from(["sync", "cp", "tma"]),
             st.just(True),
         ),
+    ),
+    "REDUCE": st.one_of(
+        st.builds(Reduce, st.integers(1, 512)),
+        st.builds(Reduce, st.just(1), st.integers(1, 1 << 20)),
     ),
     "DRAIN": st.builds(Drain, st.sampled_from([2, 4]), st.integers(0, 1)),
     "EXP": st.one_of(

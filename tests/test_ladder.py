@@ -86,7 +86,7 @@ def test_rows_as_json_have_these_keys() -> None:
     (row,) = climb(SMALL, "model", target="sm_120", rungs=RUNGS[:1], jobs=1).rows
     assert list(row.to_dict()) == KEYS
     assert row.to_dict()["hash"] is None
-    assert row.to_dict()["knobs"].startswith("PLACE=fold=fuse;TILE@d=a:fma_f32/")
+    assert row.to_dict()["knobs"].startswith("PLACE=fold=fuse;REDUCE@n=g1;TILE@d=a:fma_f32/")
 
 
 def test_a_refused_rung_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,8 +97,10 @@ def test_a_refused_rung_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     assert good.refusal is None
     assert refused.refusal is not None
     assert "nearest legal value" in refused.refusal
-    pinned = "PLACE=fold=fuse;TILE@d=a:fma_f32/w4x1/f1x8/k999;TILE@n=a:fma_f32/w4x1/f1x32/k8;"
-    pinned += "EXP=ex2;SUM=block;BASE=max;SKEW=off;GRID=tiles;REGS=r255/b1"
+    pinned = "PLACE=fold=fuse;REDUCE=g1;TILE@d=a:fma_f32/w4x1/f1x8/k999;"
+    pinned += (
+        "TILE@n=a:fma_f32/w4x1/f1x32/k8;EXP=ex2;SUM=block;BASE=max;SKEW=off;GRID=tiles;REGS=r255/b1"
+    )
     assert set(refused.to_dict().values()) == {"bad", pinned, None}
     with pytest.raises(ScheduleError, match=r"no rung compiles at \[1, 2, 40, 32\] f16 for sm_120"):
         climb(SMALL, "model", target="sm_120", rungs=(bad,), jobs=1)

@@ -70,7 +70,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "realizations",
             "preconditions",
         ),
-        *("pinning", "scheduling"),
+        *("sharing", "packing", "arranging", "pinning", "scheduling"),
     ),
     ("codegen.",),
     ("simulator.", "runtime."),

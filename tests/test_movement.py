@@ -41,6 +41,7 @@ MOVES = {
     "CACHE": ["none", "last", "first"],
     "TURNS": ["off", "on"],
     "BASE": ["max", "vote"],
+    "PACK": ["off", "on"],
 }
 
 
@@ -96,7 +97,7 @@ def test_random_movement_moves_no_bit(data: st.DataObject) -> None:
     rows = data.draw(st.integers(1, 150), "rows")
     mask = data.draw(st.sampled_from(["none", *MASKS]), "mask")
     expr = attention(1, 2, rows, length, depth, mask=MASKS.get(mask))
-    exact = {"EXP": "ex2", "SUM": "block", "BASE": "max"}
+    exact = {"EXP": "ex2", "SUM": "block", "BASE": "max", "REDUCE": "g1"}
     still = {"STAGE": "d0", "HOIST": "none", "SKEW": "off", "SKIP": "none"}
     plain = compiled(expr, {**tiles(1, 1, block, depth), **exact, **still})
     assume(plain is not None)

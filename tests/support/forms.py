@@ -29,7 +29,7 @@ def pins(form: str, depth: int, columns: int, dtype: Dtype) -> dict[str, str]:
     """The pins that ask for a form at a head dim (`depth`) and value dim (`columns`)."""
     if form == MATERIALIZED:
         return {"PLACE": "fold=cut"}
-    exact = {"BASE": "max", "SUM": "block", "EXP": "ex2", "SKEW": "off"}
+    exact = {"BASE": "max", "SUM": "block", "EXP": "ex2", "SKEW": "off", "REDUCE": "g1"}
     if form == CUDA_CORES:
         return {
             "TILE@d": f"a:fma_f32/w4x1/f1x8/k{min(8, depth)}",

@@ -1,0 +1,195 @@
+"""How a plan lies on the grid: which axes are packed into rows, and which folds blocks share.
+
+Both are dials of the term, turned before any stage is scheduled: each setting is a plan of its own,
+and the cheapest one is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .axes import Axis
+from .choices import Reduce
+from .errors import ScheduleError
+from .knobs import KNOBS, knob_of
+from .layouts import Layout
+from .machines import Machine
+from .packing import packed, packings
+from .request import Root
+from .sharing import passes_over, shared
+from .stages import Stage, split
+
+PLAN_KNOBS = ("PACK", "REDUCE")  # chosen here, and not for a stage
+
+WAVES = (1, 2, 4)  # how often the splits that are tried fill the machine
+LEAST = 64  # elements of a split that is tried
+ROUND = 16  # elements: parts begin where copies of 16-bit elements are aligned
+TILE_ROWS = 16  # of the smallest tile, for an estimate of how many blocks there are
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """A setting of the dials: the roots that it makes, and the knobs that say so.
+
+    `parts` has the axis of one part's elements for each axis that is shared.
+    """
+
+    roots: tuple[Root, ...]
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+    parts: Mapping[Axis, Axis] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Arranger:
+    """The arrangements of some roots under the pins."""
+
+    roots: tuple[Root, ...]
+    pins: Mapping[str, str]
+    machine: Machine
+    taken: tuple[str, ...]
+    layouts: Mapping[str, Layout]
+
+    def all(self) -> Iterator[Arrangement]:
+        """Every setting that is worth a schedule, or that is pinned."""
+        for plain in self.packs():
+            yield from self.shares(plain)
+
+    def stages(self, arrangement: Arrangement) -> tuple[Stage, ...]:
+        return split(arrangement.roots, self.taken, self.layouts)
+
+    # ---- rows --------------------------------------------------------------------------------
+
+    def packs(self) -> Iterator[Arrangement]:
+        pinned = self.pins.get("PACK")
+        if pinned is not None:
+            KNOBS["PACK"].parse(pinned)
+        known = {} if pinned is None else {"PACK": pinned}
+        plain = Arrangement(self.roots, known)
+        found = packings(self.stages(plain))
+        if pinned == "on" and not found:
+            wanted = KNOBS["PACK"].precondition
+            raise ScheduleError(
+                f"pin PACK=on: it changes nothing here; it wants: {wanted}; "
+                "the nearest legal value is off"
+            )
+        if pinned != "on":
+            yield replace(plain, knobs={"PACK": "off"}) if found else plain
+        if pinned != "off" and found:
+            most = max(found, key=lambda packing: packing.group)
+            yield Arrangement(tuple(packed(root, most) for root in self.roots), {"PACK": "on"})
+
+    # ---- folds -------------------------------------------------------------------------------
+
+    def shares(self, plain: Arrangement) -> Iterator[Arrangement]:
+        stages = self.stages(plain)
+        axes = dict.fromkeys(a for root in plain.roots for a in passes_over(root.expr))
+        pinned = self.reduces(tuple(axes), stages)
+        seen = set()
+        for waves in (0, *WAVES):
+            splits = {axis: self.splits(axis, stages, waves) for axis in axes}
+            reduces = {axis: pinned.get(axis, Reduce(count)) for axis, count in splits.items()}
+            if tuple(reduces.values()) not in seen:
+                seen.add(tuple(reduces.values()))
+                yield _shared(plain, reduces, set(pinned))
+
+    def reduces(self, axes: Sequence[Axis], stages: Sequence[Stage]) -> dict[Axis, Reduce]:
+        """The pinned splits by axis: of an axis that a pin names, or of all that take it."""
+        found: dict[Axis, Reduce] = {}
+        for name, text in self.pins.items():
+            knob, at, scope = name.partition("@")
+            if knob != "REDUCE":
+                continue
+            value = knob_of(name).parse(text)
+            asked = [axis for axis in axes if axis.name == scope or not at]
+            if not asked:
+                listed = ", ".join(f"REDUCE@{axis.name}" for axis in axes) or "a fold"
+                raise ScheduleError(
+                    f"pin {name}: splits are chosen for the axis of a fold; "
+                    f"got {scope or 'nothing that folds'!r}, wants {listed}"
+                )
+            refusals = {axis: _refusal(axis, value, stages) for axis in asked}
+            taking = [axis for axis, refusal in refusals.items() if refusal is None]
+            if not taking:
+                raise ScheduleError(f"pin {name}={text}: {next(iter(refusals.values()))}")
+            found |= {axis: value for axis in taking if at or axis not in found}
+        return found
+
+    def splits(self, axis: Axis, stages: Sequence[Stage], waves: int) -> int:
+        """How many splits fill the machine so many times; 1 where the plan does without."""
+        blocks = min((_blocks(each) for each in stages if each.fold is axis), default=math.inf)
+        if not waves or blocks >= self.machine.sms or axis.extent.head != "Known":
+            return 1
+        most = min(-(-waves * self.machine.sms // int(blocks)), axis.size // LEAST)
+        counts = range(most, 1, -1)
+        return next((n for n in counts if _refusal(axis, Reduce(n), stages) is None), 1)
+
+
+def _shared(
+    plain: Arrangement, reduces: Mapping[Axis, Reduce], pinned: Collection[Axis]
+) -> Arrangement:
+    roots, parts, knobs = plain.roots, dict(plain.parts), dict(plain.knobs)
+    for axis, value in reduces.items():
+        if axis in pinned or value.splits > 1:
+            knobs[f"REDUCE@{axis.name}"] = value
+        size = _size(axis, value)
+        if size < axis.size:
+            roots = tuple(replace(r, expr=shared(r.expr, axis, size)) for r in roots)
+            parts[axis] = Axis(axis.name, size)
+    return Arrangement(roots, knobs, parts)
+
+
+def _blocks(stage: Stage) -> int:
+    """How many blocks compute a stage, at least."""
+    rows = stage.roles.row.size if stage.roles.row is not None else 1
+    return max(math.prod(axis.size for axis in stage.roles.batch) * -(-rows // TILE_ROWS), 1)
+
+
+def _size(axis: Axis, value: Reduce) -> int:
+    """Elements of a part."""
+    if value.size or value.splits == 1:
+        return value.size or axis.size
+    size = -(-axis.size // value.splits)
+    return size if size < ROUND else -(-size // ROUND) * ROUND
+
+
+def _parts(axis: Axis, value: Reduce) -> int:
+    size = _size(axis, value)
+    return -(-axis.size // size) if size else 1
+
+
+def _refusal(axis: Axis, value: Reduce, stages: Sequence[Stage]) -> str | None:
+    """Why a fold over an axis cannot be split like this, and what can."""
+    if value == Reduce(1):
+        return None
+    if axis.extent.head != "Known":
+        return f"axis {axis.name!r} has no length before a call; the nearest legal value is g1"
+    parts, size = _parts(axis, value), _size(axis, value)
+    if not value.size and parts != value.splits:
+        return (
+            f"{axis.size} elements of {axis.name!r} in parts of {size} are {parts} parts; "
+            f"the nearest legal value is g{parts}"
+        )
+    if axis.size % size and _has_values(axis, stages):
+        nearest = _even(axis, parts)
+        return (
+            f"a pass of its own has a value for each of the {axis.size} elements of "
+            f"{axis.name!r}, so that all parts have to be equally long; "
+            f"the nearest legal value is g{nearest}"
+        )
+    return None
+
+
+def _has_values(axis: Axis, stages: Sequence[Stage]) -> bool:
+    """Whether a buffer holds a value for each element of an axis that is folded later."""
+    targets = [target for stage in stages for target in stage.targets]
+    return any(axis in target.axes and not target.is_output for target in targets)
+
+
+def _even(axis: Axis, wanted: int) -> int:
+    """The number of parts nearest to the wanted one that leaves no rest."""
+    legal = [n for n in range(1, axis.size + 1) if axis.size % _size(axis, Reduce(n)) == 0]
+    legal = [n for n in legal if _parts(axis, Reduce(n)) == n]
+    return min(legal, key=lambda n: (abs(n - wanted), n))
