@@ -19,14 +19,13 @@ from .layouts import Layout
 from .machines import Machine
 from .packing import packed, packings
 from .request import Root
-from .sharing import passes_over, shared
+from .sharing import ROUND, Cut, passes_over, shared
 from .stages import Stage, split
 
 PLAN_KNOBS = ("PACK", "REDUCE")  # chosen here, and not for a stage
 
-WAVES = (1, 2, 4)  # how often the splits that are tried fill the machine
+WAVES = (1, 2)  # how many blocks an SM gets by the splits that are tried
 LEAST = 64  # elements of a split that is tried
-ROUND = 16  # elements: parts begin where copies of 16-bit elements are aligned
 TILE_ROWS = 16  # of the smallest tile, for an estimate of how many blocks there are
 
 
@@ -118,11 +117,11 @@ class Arranger:
         return found
 
     def splits(self, axis: Axis, stages: Sequence[Stage], waves: int) -> int:
-        """How many splits fill the machine so many times; 1 where the plan does without."""
+        """How many splits give each SM so many blocks, at most; 1 where the plan does without."""
         blocks = min((_blocks(each) for each in stages if each.fold is axis), default=math.inf)
-        if not waves or blocks >= self.machine.sms or axis.extent.head != "Known":
+        if not waves or blocks >= self.machine.sms:
             return 1
-        most = min(-(-waves * self.machine.sms // int(blocks)), axis.size // LEAST)
+        most = min(waves * self.machine.sms // int(blocks), axis.size // LEAST)
         counts = range(most, 1, -1)
         return next((n for n in counts if _refusal(axis, Reduce(n), stages) is None), 1)
 
@@ -134,11 +133,19 @@ def _shared(
     for axis, value in reduces.items():
         if axis in pinned or value.splits > 1:
             knobs[f"REDUCE@{axis.name}"] = value
-        size = _size(axis, value)
-        if size < axis.size:
-            roots = tuple(replace(r, expr=shared(r.expr, axis, size)) for r in roots)
-            parts[axis] = Axis(axis.name, size)
+        cut = _cut(axis, value)
+        if cut is not None:
+            roots = tuple(replace(root, expr=shared(root.expr, cut)) for root in roots)
+            parts[axis] = cut.part
     return Arrangement(roots, knobs, parts)
+
+
+def _cut(axis: Axis, value: Reduce) -> Cut | None:
+    """How an axis is cut; None where all of it is one part."""
+    if axis.extent.head != "Known":
+        return Cut.open(axis, value.splits) if value.splits > 1 else None
+    size = _size(axis, value)
+    return Cut.known(axis, size) if size < axis.size else None
 
 
 def _blocks(stage: Stage) -> int:
@@ -164,8 +171,16 @@ def _refusal(axis: Axis, value: Reduce, stages: Sequence[Stage]) -> str | None:
     """Why a fold over an axis cannot be split like this, and what can."""
     if value == Reduce(1):
         return None
+    if axis.extent.head != "Known" and value.size:
+        parts = max(-(-axis.size // value.size), 1)
+        return (
+            f"axis {axis.name!r} has no length before a call, so that the number of parts has to "
+            f"be given; the nearest legal value is g{parts}"
+        )
     if axis.extent.head != "Known":
-        return f"axis {axis.name!r} has no length before a call; the nearest legal value is g1"
+        has = _has_values(axis, stages)
+        what = f"a pass of its own has a value for each element of {axis.name!r}, which is open"
+        return f"{what}; the nearest legal value is g1" if has else None
     parts, size = _parts(axis, value), _size(axis, value)
     if not value.size and parts != value.splits:
         return (

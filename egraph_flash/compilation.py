@@ -139,7 +139,8 @@ def _brackets(
     """The fold block of each axis, and how many of its steps each block of the grid takes.
 
     An axis has none where all of it is one block, where passes over it disagree or where a part
-    ends inside of a block: then its folds stay flat in the term.
+    ends inside of a block: then its folds stay flat in the term. So do those over the parts of an
+    open axis.
     """
     whole = {part: axis for axis, part in arrangement.parts.items()}
     found: dict[Axis, set[int]] = {}
@@ -150,9 +151,9 @@ def _brackets(
     blocks = {
         axis: min(sizes)
         for axis, sizes in found.items()
-        if len(sizes) == 1 and min(sizes) < axis.size
+        if len(sizes) == 1 and min(sizes) < axis.size and arrangement.parts.get(axis) is not axis
     }
-    parts = {axis: part.size for axis, part in arrangement.parts.items()}
+    parts = {a: part.size for a, part in arrangement.parts.items() if part is not a}
     blocks = {a: n for a, n in blocks.items() if parts.get(a, n) % n == 0}
     return blocks, {axis: size // blocks[axis] for axis, size in parts.items() if axis in blocks}
 

@@ -176,7 +176,8 @@ def _parts(channels: Sequence[Chan], fold: Axis) -> set[Axis]:
     for node in subterms(*channels):
         if node.head == "Add" and node.args[1] is fold.index and node.args[0].head == "Mul":
             index, size = node.args[0].args
-            if index.head == "Idx" and size is make("Num", float(fold.size)):
+            whole = make("Num", float(fold.size)), make("Len", fold)
+            if index.head == "Idx" and any(node is w for node in subterms(size) for w in whole):
                 found.add(index.args[0])
     return found
 

@@ -8,12 +8,15 @@ states but the fold itself, and the states of the shares, which go through memor
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from .axes import Axis
 from .carriers import bases_of, channels_of, closure, identity, is_twisted, lift_of
 from .expressions import exp, inf, lift, where
 from .terms import Chan, Term, make, rewrite, subterms
+
+ROUND = 16  # elements: parts begin where copies of 16-bit elements are aligned
 
 
 def passes_over(term: Any) -> tuple[Axis, ...]:
@@ -22,16 +25,47 @@ def passes_over(term: Any) -> tuple[Axis, ...]:
     return tuple(dict.fromkeys(folds))
 
 
-def shared(term: Any, axis: Axis, size: int) -> Any:
-    """`term` with every fold over `axis` shared in parts of `size` elements, the last one shorter.
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """`axis` in `count` parts, which begin `size` elements apart; `part` is the axis of one part's.
 
-    The axis of a part's elements has the name of `axis`, that of the parts is called by it.
+    The part of an axis of known length has its name and as many elements. That of an open one is
+    the axis itself: a mask says how many of its elements a part has.
     """
+
+    axis: Axis
+    count: int
+    size: Any
+    part: Axis
+
+    @classmethod
+    def known(cls, axis: Axis, size: int) -> Cut:
+        """In parts of `size` elements, the last one shorter."""
+        return cls(axis, -(-axis.size // size), lift(size).expr, Axis(axis.name, size))
+
+    @classmethod
+    def open(cls, axis: Axis, count: int) -> Cut:
+        """In so many parts of one size, a multiple of ROUND elements, some of them empty."""
+        size = (axis.length + (count * ROUND - 1)) // (count * ROUND) * ROUND
+        return cls(axis, count, size.expr, axis)
+
+    @property
+    def is_open(self) -> bool:
+        return self.part is self.axis
+
+    def exists(self, element: Any) -> Any | None:
+        """Whether a part has the element at an index of the axis; None where all have."""
+        if self.is_open:
+            return (self.part.index < self.size) & (element < self.axis.length)
+        return element < self.axis.size if self.axis.size % self.part.size else None
+
+
+def shared(term: Any, cut: Cut) -> Any:
+    """`term` with every fold over the axis of a cut as a fold over the folds of its parts."""
     taken = {node.args[0] for node in subterms(term) if node.head == "Ax"}
-    parts = Axis(fresh(f"{axis.name}_share", taken), -(-axis.size // size))
-    sharing = _Sharing(axis, parts, Axis(axis.name, size))
+    sharing = _Sharing(cut, Axis(fresh(f"{cut.axis.name}_share", taken), cut.count))
     for node in subterms(term):  # those below first
-        if node.head == "Get" and node.args[0].args[0] is axis:
+        if node.head == "Get" and node.args[0].args[0] is cut.axis:
             sharing.share(node)
     return rewrite(term, sharing.change)
 
@@ -46,11 +80,10 @@ def fresh(name: str, taken: set[str]) -> str:
 class _Sharing:
     """Folds over one axis being shared: what stands for each channel that is read of them."""
 
-    def __init__(self, axis: Axis, parts: Axis, part: Axis) -> None:
-        self.axis, self.parts, self.part = axis, parts, part
-        self.element = parts.index * part.size + part.index
-        past = parts.size * part.size > axis.size
-        self.exists = self.element < axis.size if past else None
+    def __init__(self, cut: Cut, parts: Axis) -> None:
+        self.axis, self.parts, self.part = cut.axis, parts, cut.part
+        self.element = parts.index * cut.size + cut.part.index
+        self.exists = cut.exists(self.element)
         self.change: dict[Any, Any] = {}
 
     def share(self, get: Any) -> None:

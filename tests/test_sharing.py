@@ -14,7 +14,7 @@ from egraph_flash.errors import ScheduleError
 from egraph_flash.extraction import extract
 from egraph_flash.kernel import Kernel
 from egraph_flash.machines import machine
-from egraph_flash.sharing import passes_over, shared
+from egraph_flash.sharing import Cut, passes_over, shared
 from egraph_flash.terms import subterms
 from tests.support.forms import decoded, inputs
 from tests.support.fresh import fresh_rng
@@ -62,7 +62,7 @@ def test_parts_of_any_size_fold_to_the_same(name: str) -> None:
         assert not np.isnan(wanted).any()
         for axis in passes_over(root):
             for size in SIZES:
-                got = evaluate(shared(root, axis, size).order(*naive.axes), arrays)
+                got = evaluate(shared(root, Cut.known(axis, size)).order(*naive.axes), arrays)
                 np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-9)
                 tried += 1
     assert tried
@@ -173,10 +173,28 @@ def test_a_map_has_nothing_to_split() -> None:
         optimize(x + 1.0, "sm_90", {"REDUCE": "g2"})
 
 
-def test_an_open_axis_is_not_split_yet() -> None:
+@pytest.mark.parametrize("pins", [{}, {"STAGE": "d2/cp/ring"}, {"STAGE": "d2/tma/ring"}])
+def test_an_open_length_is_split_into_so_many_parts(pins: dict[str, str]) -> None:
+    """One text for every length, short ones too, that leave parts without elements."""
+    keys = Axis("n", "count", hint=4096)
+    scores = (q * Tensor("k", (keys, d), f16)).sum(d) * 0.2
+    expr = (softmax(scores, keys) * Tensor("v", (keys, e), f16)).sum(keys).cast(f32)
+    kernel = optimize(expr, "sm_90", {"REDUCE": "g5", **pins})
+    assert kernel.schedule["REDUCE@n"] == "g5"
+    rng = fresh_rng()
+    for count in (1, 16, 37, 128, 300):
+        arrays = {"q": (5, 32), "k": (count, 32), "v": (count, 16)}
+        given = {a: rng.standard_normal(shape).astype(np.float16) for a, shape in arrays.items()}
+        out = np.asarray(kernel.run(backend="sim", **given))
+        wanted = evaluate(expr, given, lengths={"count": count})
+        assert not np.isnan(wanted).any()
+        assert np.abs(out - wanted).max() < 2e-3
+
+
+def test_an_open_length_has_no_size_of_parts() -> None:
     length = Axis("n", "count", hint=4096)
-    with pytest.raises(ScheduleError, match=r"no length before a call; the nearest .* g1"):
-        optimize(Tensor("y", (m, length), f32).sum(length), "sm_90", {"REDUCE": "g2"})
+    with pytest.raises(ScheduleError, match=r"no length before a call.* value is g64"):
+        optimize(Tensor("y", (m, length), f32).sum(length), "sm_90", {"REDUCE": "s64"})
 
 
 def test_values_of_passes_inside_want_parts_of_one_length() -> None:

@@ -1,0 +1,106 @@
+"""Few query rows on long caches: grouped heads, pages found through a table, lengths of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from egraph_flash import Axis, Tensor, evaluate, f16, f32, inf, optimize, softmax, where
+from egraph_flash.dtypes import Array, i32
+from egraph_flash.masks import causal
+from tests.support.fresh import fresh_rng
+
+BATCH, HEADS, GROUPS, SIZE, DEPTH, PAGE = 3, 8, 2, 300, 32, 16
+PAGES = BATCH * -(-SIZE // PAGE)
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Keys and values that sequences have so far, up to SIZE; `paged`: in pages of a pool."""
+
+    paged: bool
+
+    def expression(self, rows: int) -> Any:
+        """New rows [b, m, h, d], the last of the `count` that each sequence then has."""
+        b, h, m = Axis.many(b=BATCH, h=HEADS, m=rows)
+        n, d, e = Axis.many(n=SIZE, d=DEPTH, e=DEPTH)
+        count = Tensor("count", (b,), i32)
+        scores = (Tensor("q", (b, m, h, d), f16) * self.read("k", b, h, n, d)).sum(d) * DEPTH**-0.5
+        seen = n.index <= m.index + (count[b.index] - rows)
+        weights = softmax(where(seen, scores, -inf), n)
+        return (weights * self.read("v", b, h, n, e)).sum(n).cast(f32).order(b, m, h, e)
+
+    def read(self, name: str, b: Axis, h: Axis, n: Axis, d: Axis) -> Any:
+        g, group = Axis("g", GROUPS), h // (HEADS // GROUPS)
+        if not self.paged:
+            return Tensor(name, (b, n, g, d), f16)[b, n, group, d]
+        table = Tensor("page", (b, Axis("of", -(-SIZE // PAGE))), i32)
+        pool = Tensor(name, (Axis("pages", PAGES), Axis("slot", PAGE), g, d), f16)
+        return pool[table[b.index, n // PAGE], n % PAGE, group, d]
+
+    def arrays(self, rows: int, counts: list[int], rng: np.random.Generator) -> dict[str, Array]:
+        shape = (PAGES, PAGE) if self.paged else (BATCH, SIZE)
+        found: dict[str, Array] = {
+            name: rng.standard_normal((*shape, GROUPS, DEPTH)).astype(np.float16) for name in "kv"
+        }
+        found["q"] = rng.standard_normal((BATCH, rows, HEADS, DEPTH)).astype(np.float16)
+        found["count"] = np.array(counts, np.int32)
+        if self.paged:
+            found["page"] = rng.permutation(PAGES).reshape(BATCH, -1).astype(np.int32)
+        return found
+
+
+@pytest.mark.parametrize("pins", [{}, {"REDUCE": "s96"}, {"REDUCE": "g4", "PACK": "off"}])
+@pytest.mark.parametrize("rows", [1, 2, 16])
+@pytest.mark.parametrize("cache", [Cache(False), Cache(True)], ids=["contiguous", "paged"])
+def test_new_rows_see_what_there_is(cache: Cache, rows: int, pins: dict[str, str]) -> None:
+    """Sequences of any length, one of them as long as the cache, one with nothing else."""
+    kernel = optimize(cache.expression(rows), "sm_90", pins)
+    arrays = cache.arrays(rows, [SIZE, rows, 77], fresh_rng())
+    out = np.asarray(kernel.run(backend="sim", **arrays))
+    wanted = evaluate(cache.expression(rows), arrays)
+    assert not np.isnan(wanted).any()
+    assert np.abs(out - wanted).max() < 2e-3
+
+
+def test_pages_are_the_same_as_a_cache_in_one_piece() -> None:
+    """Bit for bit: where an element lies is movement."""
+    pins = {"REDUCE": "s96", "PACK": "on", "STAGE": "d2/cp/ring", "SKEW": "off"}
+    tile = "a:mma_m16n8k16_f16/w1x1/f1x4/k2"
+    pins |= {"TILE@d": tile, "TILE@n": tile, "EXP": "ex2", "BASE": "max", "SUM": "block"}
+    plain, paged = Cache(False), Cache(True)
+    arrays = paged.arrays(2, [SIZE, 40, 123], fresh_rng())
+    whole = dict(arrays)
+    places = whole.pop("page")
+    for name in "kv":
+        whole[name] = arrays[name][places].reshape(BATCH, -1, GROUPS, DEPTH)[:, :SIZE]
+    found = [
+        np.asarray(optimize(cache.expression(2), "sm_90", pins).run(backend="sim", **given))
+        for cache, given in ((plain, whole), (paged, arrays))
+    ]
+    assert found[0].tobytes() == found[1].tobytes()
+
+
+def test_a_row_on_an_open_cache() -> None:
+    """The cache grows from call to call; one text serves all its lengths."""
+    b, h, m = Axis.many(b=2, h=HEADS, m=4)
+    n, d, e, g = Axis("n", "size", hint=1 << 15), Axis("d", 32), Axis("e", 32), Axis("g", GROUPS)
+    k, v = Tensor("k", (b, g, n, d), f16), Tensor("v", (b, g, n, e), f16)
+    group = h // (HEADS // GROUPS)
+    scores = (Tensor("q", (b, h, m, d), f16) * k[b, group, n, d]).sum(d) * 0.2
+    expr = (softmax(where(causal(m, n), scores, -inf), n) * v[b, group, n, e]).sum(n).cast(f32)
+    kernel = optimize(expr, "sm_90")
+    assert {"REDUCE@n", "PACK"} <= set(kernel.schedule)
+    rng = fresh_rng()
+    for size in (4, 5, 100, 517):
+        arrays = {
+            name: rng.standard_normal((2, of, rows, 32)).astype(np.float16)
+            for name, of, rows in (("q", HEADS, 4), ("k", GROUPS, size), ("v", GROUPS, size))
+        }
+        out = np.asarray(kernel.run(backend="sim", **arrays))
+        wanted = evaluate(expr, arrays, lengths={"size": size})
+        assert not np.isnan(wanted).any()
+        assert np.abs(out - wanted).max() < 2e-3
