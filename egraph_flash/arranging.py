@@ -19,7 +19,7 @@ from .layouts import Layout
 from .machines import Machine
 from .packing import packed, packings
 from .request import Root
-from .sharing import ROUND, Cut, passes_over, shared
+from .sharing import Cut, passes_over, shared
 from .stages import Stage, split
 
 PLAN_KNOBS = ("PACK", "REDUCE")  # chosen here, and not for a stage
@@ -144,27 +144,14 @@ def _cut(axis: Axis, value: Reduce) -> Cut | None:
     """How an axis is cut; None where all of it is one part."""
     if axis.extent.head != "Known":
         return Cut.open(axis, value.splits) if value.splits > 1 else None
-    size = _size(axis, value)
-    return Cut.known(axis, size) if size < axis.size else None
+    cut = Cut.known(axis, value.size) if value.size else Cut.even(axis, value.splits)
+    return cut if cut.count > 1 else None
 
 
 def _blocks(stage: Stage) -> int:
     """How many blocks compute a stage, at least."""
     rows = stage.roles.row.size if stage.roles.row is not None else 1
     return max(math.prod(axis.size for axis in stage.roles.batch) * -(-rows // TILE_ROWS), 1)
-
-
-def _size(axis: Axis, value: Reduce) -> int:
-    """Elements of a part."""
-    if value.size or value.splits == 1:
-        return value.size or axis.size
-    size = -(-axis.size // value.splits)
-    return size if size < ROUND else -(-size // ROUND) * ROUND
-
-
-def _parts(axis: Axis, value: Reduce) -> int:
-    size = _size(axis, value)
-    return -(-axis.size // size) if size else 1
 
 
 def _refusal(axis: Axis, value: Reduce, stages: Sequence[Stage]) -> str | None:
@@ -181,18 +168,19 @@ def _refusal(axis: Axis, value: Reduce, stages: Sequence[Stage]) -> str | None:
         has = _has_values(axis, stages)
         what = f"a pass of its own has a value for each element of {axis.name!r}, which is open"
         return f"{what}; the nearest legal value is g1" if has else None
-    parts, size = _parts(axis, value), _size(axis, value)
+    cut = _cut(axis, value)
+    parts = cut.count if cut is not None else 1
     if not value.size and parts != value.splits:
+        size = cut.part.size if cut is not None else axis.size
         return (
             f"{axis.size} elements of {axis.name!r} in parts of {size} are {parts} parts; "
             f"the nearest legal value is g{parts}"
         )
-    if axis.size % size and _has_values(axis, stages):
-        nearest = _even(axis, parts)
+    if cut is not None and axis.size % cut.part.size and _has_values(axis, stages):
         return (
             f"a pass of its own has a value for each of the {axis.size} elements of "
             f"{axis.name!r}, so that all parts have to be equally long; "
-            f"the nearest legal value is g{nearest}"
+            f"the nearest legal value is g{_nearest_even(axis, parts)}"
         )
     return None
 
@@ -203,8 +191,8 @@ def _has_values(axis: Axis, stages: Sequence[Stage]) -> bool:
     return any(axis in target.axes and not target.is_output for target in targets)
 
 
-def _even(axis: Axis, wanted: int) -> int:
+def _nearest_even(axis: Axis, wanted: int) -> int:
     """The number of parts nearest to the wanted one that leaves no rest."""
-    legal = [n for n in range(1, axis.size + 1) if axis.size % _size(axis, Reduce(n)) == 0]
-    legal = [n for n in legal if _parts(axis, Reduce(n)) == n]
+    cuts = {n: Cut.even(axis, n) for n in range(1, axis.size + 1)}
+    legal = [n for n, cut in cuts.items() if cut.count == n and axis.size % cut.part.size == 0]
     return min(legal, key=lambda n: (abs(n - wanted), n))

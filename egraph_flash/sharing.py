@@ -16,7 +16,8 @@ from .carriers import bases_of, channels_of, closure, identity, is_twisted, lift
 from .expressions import exp, inf, lift, where
 from .terms import Chan, Term, make, rewrite, subterms
 
-ROUND = 16  # elements: parts begin where copies of 16-bit elements are aligned
+FINE = 16  # elements: parts begin where copies of 16-bit elements are aligned,
+COARSE = 128  # and longer ones where a block of the fold does
 
 
 def passes_over(term: Any) -> tuple[Axis, ...]:
@@ -45,9 +46,16 @@ class Cut:
 
     @classmethod
     def open(cls, axis: Axis, count: int) -> Cut:
-        """In so many parts of one size, a multiple of ROUND elements, some of them empty."""
-        size = (axis.length + (count * ROUND - 1)) // (count * ROUND) * ROUND
+        """In so many parts of one size, whole blocks of the fold, the last ones perhaps empty."""
+        size = (axis.length + (count * COARSE - 1)) // (count * COARSE) * COARSE
         return cls(axis, count, size.expr, axis)
+
+    @classmethod
+    def even(cls, axis: Axis, count: int) -> Cut:
+        """An axis of known length in about so many parts, that begin where blocks do."""
+        size = max(-(-axis.size // count), 1)
+        to = 1 if size < FINE else FINE if size < 4 * COARSE else COARSE
+        return cls.known(axis, -(-size // to) * to)
 
     @property
     def is_open(self) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from egraph_flash import optimize
 from egraph_flash.carriers import bases_of, channels_of, is_twisted, lift_of
-from egraph_flash.checking import compare
+from egraph_flash.checking import compare, seeded_inputs
 from egraph_flash.loading import load, read_arrays
 from egraph_flash.terms import subterms
 
@@ -51,3 +51,18 @@ def test_the_real_file_beats_plain_f16() -> None:
     assert ours.max_abs <= plain.max_abs
     assert ours.mean_abs <= plain.mean_abs
     assert np.isfinite(ours.max_abs)
+
+
+def test_decoding_is_packed_and_shared_unasked() -> None:
+    kernel = optimize(load(f"{FOLDER / 'decode.py'}:contiguous").expression, "sm_120")
+    assert kernel.schedule["PACK"] == "on"
+    assert "fold grid" in kernel.derivation.steps[-1].term.replace("fold[Grid", "fold grid")
+    assert "REDUCE@n" in kernel.schedule
+
+
+def test_pages_of_a_cache_are_found() -> None:
+    loaded = load(f"{FOLDER / 'decode.py'}:paged")
+    kernel = optimize(loaded.expression, "sm_120", {"REDUCE": "s64"})
+    arrays = seeded_inputs(loaded, kernel, seed=None)
+    ((_, error),) = compare(loaded, kernel, arrays, kernel.run(backend="sim", **arrays))
+    assert error.max_abs < 2e-3
