@@ -319,7 +319,8 @@ def _real(ctx: Context, term: Any, operands: tuple[Value, ...], frame: Frame) ->
     if head == "Mul":
         for zero, other in ((0, 1), (1, 0)):
             absent = absence_of(term.args[zero], ctx.absent) & ZERO
-            if absent and _unbounded(ctx, term.args[other]):
+            infinite = absence_of(term.args[other], ctx.absent) & LOG
+            if absent and (infinite or _unbounded(ctx, term.args[other])):
                 return _guarded_product(ctx, operands, zero, frame)
     return emit_each(ctx, REAL[head], operands, frame, "f32")
 

@@ -19,6 +19,7 @@ from ..knobs import Tile as Geometry
 from ..roles import Contraction, contraction, summand, transported
 from ..shapes import Shape as Sums
 from ..shapes import (
+    free_base,
     inner_contraction,
     multiple_of,
     reductions,
@@ -26,6 +27,7 @@ from ..shapes import (
     scaled,
     scales_outward,
     shape_of,
+    stays_in_lanes,
     tiles_of,
 )
 from ..skipping import assume, end_of_rows, heavy_last, is_static, part_of_fold
@@ -88,12 +90,8 @@ class _Writer:
         self.sums: Sums = shape_of(stage)
         self.rows = {self.roles.row} if self.roles.row is not None else set()
         self.contracted = {channel for channel, _ in self.sums.outer}
-        self.lazy = {
-            base
-            for channel in stage.channels
-            for base in bases_of(channel)
-            if choices.base != "max" and representation_of(channel).slack is not None
-        }
+        movable = (c for c in stage.channels if free_base(stage, c))
+        self.lazy = set(movable) if choices.base != "max" else set()
         self.shifted = {
             base
             for base in self.lazy
@@ -226,8 +224,7 @@ class _Writer:
         return (
             self.choices.sum == "lane"
             and channel not in self.contracted
-            and monoid_of(channel) == "Sum"
-            and not any(channel in bases_of(other) for other in self.stage.channels)
+            and stays_in_lanes(self.stage, channel)
         )
 
     def start(self, channel: Chan) -> Any:

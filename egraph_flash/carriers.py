@@ -51,6 +51,18 @@ def representation_of(channel: Chan) -> Representation:
     return REPRESENTATIONS[channel.args[0].args[0]]
 
 
+def base_channels(rep: Representation, lifts: Sequence[Expr]) -> tuple[Chan, ...]:
+    """The bases of a channel that `rep` twists, to which an element lifts like this."""
+    found: list[Chan] = []
+    for kind, value in zip(rep.monoids, lifts, strict=True):
+        if kind in MONOIDS:
+            found.append(make("Ch", make(kind), value))
+        else:
+            below = tuple(found[: len(REPRESENTATIONS[kind].monoids)])
+            found.append(make("Tw", make("Rep", kind), below, value))
+    return tuple(found)
+
+
 def closure(channels: Sequence[Chan]) -> tuple[Chan, ...]:
     """The channels and all their bases, bases first, each once."""
     found: dict[Chan, None] = {}

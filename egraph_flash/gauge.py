@@ -16,6 +16,7 @@ from .dtypes import f32
 from .egraph import Session
 from .expressions import Expr, Tensor
 from .rules import gauge
+from .shapes import free_base
 from .stages import Stage
 from .terms import Chan, rewrite, subterms
 
@@ -33,12 +34,6 @@ def tells_the_base(stage: Stage) -> str | None:
             if not _invariant(stage, target.expr, base):
                 return target.name
     return None
-
-
-def free_base(stage: Stage, base: Chan) -> bool:
-    """Whether channels are kept relative to this one, and any value near it would do."""
-    over = [c for c in stage.channels if base in bases_of(c)]
-    return bool(over) and all(representation_of(c).slack is not None for c in over)
 
 
 def _invariant(stage: Stage, expr: Any, base: Chan) -> bool:

@@ -14,9 +14,9 @@ from .codegen.residency import PRODUCER_THREADS
 from .codegen.resources import SLACK_REGISTERS, registers
 from .codegen.slabs import CHUNK_BYTES
 from .errors import ScheduleError
-from .gauge import free_base, tells_the_base
+from .gauge import tells_the_base
 from .machines import Machine
-from .shapes import multiple_of, riders, shape_of, tiles_of
+from .shapes import free_base, multiple_of, riders, shape_of, tiles_of
 from .skipping import scan_of, skips, uneven
 from .stages import Stage
 

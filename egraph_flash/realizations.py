@@ -10,11 +10,10 @@ from typing import Any
 
 from .axes import size_of
 from .candidates import Candidate
-from .carriers import is_twisted, monoid_of, representation_of
 from .choices import PLAIN, Choices, Drain, Exponential, Staging
 from .codegen.atoms import atom
 from .exponentials import exponentials, subtracts_a_base
-from .shapes import shape_of, tiles_of
+from .shapes import free_base, shape_of, stays_in_lanes, tiles_of
 from .skipping import scan_of, skips, uneven
 from .stages import Stage
 from .terms import subterms
@@ -87,10 +86,8 @@ def facts(stage: Stage) -> Facts:
             side.head == "Load" and fold not in side.axes and _has_elements(side) for side in sides
         ),
         tanhs=any(node.head == "Tanh" for node in _nodes(stage)),
-        row_sums=any(monoid_of(c) == "Sum" for c in sums.plain),
-        free_bases=any(
-            is_twisted(c) and representation_of(c).slack is not None for c in stage.channels
-        ),
+        row_sums=any(stays_in_lanes(stage, channel) for channel in sums.plain),
+        free_bases=any(free_base(stage, channel) for channel in stage.channels),
         early=bool(sums.inner or sums.serial),
         inner=bool(sums.inner),
         skip=best_skip(stage),

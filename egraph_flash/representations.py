@@ -35,7 +35,8 @@ class Representation:
     plain sum D. Moving from the base `b` to the base `c` therefore applies the group element
     `parameter(b) - parameter(c)`; that actions compose is the only law the combine needs.
 
-    - `monoids`: the monoid of each base channel, in order.
+    - `monoids`: the monoid of each base channel, in order; or the representation by which the
+      bases before it twist it, where a base moves with them.
     - `parameter(*bases)`: the group element that the bases stand for.
     - `act(bases, shift, x)`: the channel's row of the action, on the state (bases, x).
     - `charts`: the elements that the laws recognise.
@@ -54,9 +55,23 @@ class Representation:
     overflows: bool = False
     slack: float | None = None
 
+    @property
+    def scales(self) -> bool:
+        """Whether the action multiplies a channel by what bases and element alone decide."""
+        bases = tuple(variable("Expr", f"base{place}") for place in range(len(self.monoids)))
+        x = variable("Expr", "x")
+        return x in _factors(self.act(bases, variable("Expr", "element"), x))
+
     def transport(self, x: Expr, old: Bases, new: Bases) -> Expr:
         """The channel value `x`, kept at the bases `old`, as it reads at the bases `new`."""
         return self.act(old, self.parameter(*old) - self.parameter(*new), x)
+
+
+def _factors(term: Expr) -> set[Expr]:
+    if term.head != "Mul":
+        return {term}
+    left, right = term.args
+    return _factors(left) | _factors(right)
 
 
 _u, _w, _x, _r = (variable("Expr", name) for name in "uwxr")
@@ -76,6 +91,18 @@ REPRESENTATIONS: dict[str, Representation] = {
             overflows=True,
             slack=8 * math.log(2.0),  # weights stay below 2^8, which 16-bit floats hold as well
             source="(m, D) -> (m, exp(-m) D); Milakov & Gimelshein 2018, algorithm 3",
+        ),
+        Representation(
+            name="Affine",
+            monoids=("Max", "Scale"),
+            parameter=lambda m, z: m,
+            act=lambda bases, shift, x: exp(shift) * (x + shift * bases[1]),
+            charts=(
+                Chart("plain", (_u, lift(1.0)), _u, lift(0.0)),
+                Chart("weighted", (_u, _r), _u, lift(0.0)),
+            ),
+            source="(m, Z, T) -> (m, exp(-m) Z, exp(-m) (T - m Z)): sums of u exp(u), which move "
+            "by a multiple of the sum of exp(u) as well; a unipotent block times a scalar",
         ),
         Representation(
             name="Shift",

@@ -9,7 +9,7 @@ from typing import Any
 
 from .arithmetic import normal_reciprocal
 from .axes import Axis
-from .carriers import bases_of, lift_of, monoid_of
+from .carriers import bases_of, is_twisted, lift_of, monoid_of, representation_of
 from .codegen.affine import linear
 from .dtypes import DTYPES
 from .free import free
@@ -81,6 +81,23 @@ def shape_of(stage: Stage) -> Shape:
         else:
             plain.append(channel)
     return Shape(tuple(inner), tuple(serial), tuple(outer), tuple(plain))
+
+
+def free_base(stage: Stage, base: Chan) -> bool:
+    """Whether channels are kept relative to this one, and any value near it would do."""
+    over = [c for c in stage.channels if base in bases_of(c)]
+    return bool(over) and all(representation_of(c).slack is not None for c in over)
+
+
+def stays_in_lanes(stage: Stage, channel: Chan) -> bool:
+    """Whether each lane may keep its own part of a channel with one value a row until the end.
+
+    It is a sum that nothing else is kept relative to, and that a base moves by a factor: what an
+    action adds would be added in every lane.
+    """
+    scales = not is_twisted(channel) or representation_of(channel).scales
+    is_base = any(channel in bases_of(other) for other in stage.channels)
+    return monoid_of(channel) == "Sum" and scales and not is_base
 
 
 @lru_cache(maxsize=256)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from ..expressions import Expr, lift
 from ..monoids import MONOIDS
 from ..notation import text
-from ..representations import Representation
+from ..representations import REPRESENTATIONS, Representation
 from ..terms import make
 from .law import Row, Steering
 from .patterns import E
@@ -36,8 +36,18 @@ DECLARATIONS = """
 
 def merged(rep: Representation, left: Bases, right: Bases) -> Bases:
     """The bases of the combined state."""
-    pairs = zip(rep.monoids, left, right, strict=True)
-    return tuple(make(MONOIDS[name].operator, b, c) for name, b, c in pairs)
+    found: list[Expr] = []
+    for kind, b, c in zip(rep.monoids, left, right, strict=True):
+        if kind in MONOIDS:
+            found.append(make(MONOIDS[kind].operator, b, c))
+            continue
+        twist = REPRESENTATIONS[kind]
+        count = len(twist.monoids)
+        below = tuple(found[:count])
+        found.append(
+            twist.transport(b, left[:count], below) + twist.transport(c, right[:count], below)
+        )
+    return tuple(found)
 
 
 def laws(rep: Representation) -> tuple[Row, ...]:
@@ -56,7 +66,7 @@ def laws(rep: Representation) -> tuple[Row, ...]:
         ("over", "(= e (Move b p q x)) (over x b)", "(over e b)"),
         (
             f"move-{rep.name.lower()}",
-            f"(= e (Move b p q x)) (= b {_vector(bases)}) (= p {text(element)})",
+            f"(= e (Move b p q x)) {_parts_of('b', bases)} (= p {text(element)})",
             f"(union e {text(moved)})",
         ),
     )
@@ -84,6 +94,12 @@ def assumptions(rep: Representation, left: Bases, right: Bases, x: Expr, y: Expr
     """Which channel stands over which bases, as egglog text."""
     b, c, both = _vector(left), _vector(right), _vector(merged(rep, left, right))
     return f"(merged {both} {b} {c}) (over {text(x)} {b}) (over {text(y)} {c})"
+
+
+def _parts_of(vector: str, bases: Bases) -> str:
+    """The premise that these are the elements of a vector."""
+    pairs = enumerate(map(text, bases))
+    return " ".join(f"(= {base} (vec-get {vector} {place}))" for place, base in pairs)
 
 
 def _vector(bases: Bases) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from ..axes import Axis
+from ..carriers import base_channels
 from ..dtypes import f32
 from ..expressions import Expr, Tensor, exp, inf, lift, log, maximum, sqrt, tanh, where
 from ..operators import OPERATORS
+from ..representations import REPRESENTATIONS
 from ..terms import Chan, State, make
 
 m, n, d, e = Axis.many(m=6, n=12, d=4, e=3)
@@ -34,6 +36,9 @@ late_scale_left = (exp(lift(0.5) * (x - x.max(n))) * v).sum(n)
 log_sum = log(exp(x).sum(n))
 shifted_log_sum = x.max(n) + log(weights(x).sum(n))
 against_log_sum = (v * exp(x - shifted_log_sum)).sum(n)
+depth = x - x.max(n)
+_likely = weights(x) / weights(x).sum(n)
+entropy_commuted = -(log(_likely) * _likely).sum(n)
 entropy = -((weights(x) / weights(x).sum(n)) * log(weights(x) / weights(x).sum(n))).sum(n)
 
 # sums over rows that may have no element left, where exp(-max) exp(max) does not cancel
@@ -88,18 +93,16 @@ def _fold_of(channel: Chan, axis: Axis) -> tuple[State, Chan]:
 OF_HEAD = _by_head()
 
 
-def _twisted(
-    name: str, monoids: tuple[str, ...], bases: tuple[Expr, ...], value: Expr
-) -> tuple[State, Chan]:
+def _twisted(name: str, bases: tuple[Expr, ...], value: Expr) -> tuple[State, Chan]:
     """The flat fold over n of a twisted channel with its bases, and the channel."""
-    below = tuple(make("Ch", make(mo), base) for mo, base in zip(monoids, bases, strict=True))
+    below = base_channels(REPRESENTATIONS[name], bases)
     channel = make("Tw", make("Rep", name), below, value)
     return make("Fold", n, make("Flat"), make("Lift", (*below, channel))), channel
 
 
-def _beside(monoids: tuple[str, ...], bases: tuple[Expr, ...], value: Expr) -> Expr:
+def _beside(name: str, bases: tuple[Expr, ...], value: Expr) -> Expr:
     """A plain sum over n in one fold with the folds of some bases."""
-    below = tuple(make("Ch", make(mo), base) for mo, base in zip(monoids, bases, strict=True))
+    below = base_channels(REPRESENTATIONS[name], bases)
     channel = make("Ch", make("Sum"), value)
     state = make("Fold", n, make("Flat"), make("Lift", (*below, channel)))
     found: Expr = make("Get", state, channel)
@@ -108,7 +111,6 @@ def _beside(monoids: tuple[str, ...], bases: tuple[Expr, ...], value: Expr) -> E
 
 _positive = exp(y)
 _one = lift(1.0)
-_two_sums = ("Sum", "Sum")
 _weighted = (_positive, _positive * x)
 _weighted_centre = (_positive * x).sum(n) / _positive.sum(n)
 
@@ -116,22 +118,28 @@ _weighted_centre = (_positive * x).sum(n) / _positive.sum(n)
 ORBITS = {
     ("Scale", "weighted"): (weights(x) * v).sum(n),
     ("Scale", "plain"): weights(x).sum(n),
+    ("Affine", "plain"): (weights(x) * depth).sum(n),
+    ("Affine", "weighted"): (weights(x) * (depth * v)).sum(n),
     ("Shift", "plain"): variance,
     ("Shift", "weighted"): (_positive * ((x - _weighted_centre) * (x - _weighted_centre))).sum(n),
     ("Shift", "plain-spread"): (w + (x - mean) * (x - mean)).sum(n),
 }
 UNFOLDED = {
-    ("Scale", "weighted"): make("Get", *_twisted("Scale", ("Max",), (x,), w)),
-    ("Scale", "plain"): make("Get", *_twisted("Scale", ("Max",), (x,), _one)),
-    ("Shift", "plain"): make("Get", *_twisted("Shift", _two_sums, (_one, x), lift(0.0))),
-    ("Shift", "weighted"): make("Get", *_twisted("Shift", _two_sums, _weighted, lift(0.0))),
-    ("Shift", "plain-spread"): make("Get", *_twisted("Shift", _two_sums, (_one, x), w)),
+    ("Scale", "weighted"): make("Get", *_twisted("Scale", (x,), w)),
+    ("Scale", "plain"): make("Get", *_twisted("Scale", (x,), _one)),
+    ("Affine", "plain"): make("Get", *_twisted("Affine", (x, _one), lift(0.0))),
+    ("Affine", "weighted"): make("Get", *_twisted("Affine", (x, w), lift(0.0))),
+    ("Shift", "plain"): make("Get", *_twisted("Shift", (_one, x), lift(0.0))),
+    ("Shift", "weighted"): make("Get", *_twisted("Shift", _weighted, lift(0.0))),
+    ("Shift", "plain-spread"): make("Get", *_twisted("Shift", (_one, x), w)),
 }
 TRANSPORTED = {
     ("Scale", "weighted"): (exp(x) * v).sum(n),
     ("Scale", "plain"): exp(x).sum(n),
-    ("Shift", "plain"): _beside(_two_sums, (_one, x), x * x),
-    ("Shift", "weighted"): _beside(_two_sums, _weighted, _positive * (x * x)),
-    ("Shift", "plain-spread"): _beside(_two_sums, (_one, x), w + x * x),
+    ("Affine", "plain"): _beside("Affine", (x, _one), exp(x) * x),
+    ("Affine", "weighted"): _beside("Affine", (x, w), exp(x) * (x * w)),
+    ("Shift", "plain"): _beside("Shift", (_one, x), x * x),
+    ("Shift", "weighted"): _beside("Shift", _weighted, _positive * (x * x)),
+    ("Shift", "plain-spread"): _beside("Shift", (_one, x), w + x * x),
 }
 NARROWED = TILED = SHARED = normalised

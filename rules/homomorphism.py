@@ -11,7 +11,7 @@ from .facts import fact
 from .law import Clause, Equal, Law
 from .patterns import E, k, number, peak, total, zero
 
-a, b, c, e, i, r, s, u, d, x = E("a b c e i r s u d x")
+a, b, c, e, i, p, r, s, u, d, x, z = E("a b c e i p r s u d x z")
 _split = fact("split", e, k, c, i, u, r)
 _sum = Equal(x, total(k, e))
 _peak = Equal(x, peak(k, e))
@@ -88,6 +88,24 @@ LAWS: tuple[Law, ...] = (
         (Equal(x, _risky(total(k, d * b) + i * total(k, b))),),
         (at.y * (at.x - at.g)).sum(at.n),
         linear=(i, b),
+    ),
+    *(
+        _law(  # what is added has one sign, so that no part cancels another
+            f"alike{suffix}",
+            (
+                *(_sum, Equal(e, product), Equal(b, p / z), Equal(s, a - c)),
+                *(fact("invariant", c, k), fact("invariant", z, k)),
+                *(fact("nonnegative", p), fact("positive", z)),
+                *(fact("nonpositive", a), fact("nonnegative", c)),
+            ),
+            (Equal(x, total(k, p * a) / z - c * total(k, b)),),
+            example,
+            linear=(p,),
+        )
+        for suffix, product, example in (
+            ("", b * s, at.entropy),
+            ("-right", s * b, at.entropy_commuted),
+        )
     ),
     # squares stand last in a summand, as the laws of second moments spell them
     *(

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..expressions import exp, lift, maximum, minimum, sqrt, where
+from ..expressions import exp, lift, log, maximum, minimum, sqrt, where
 from ..terms import make
 from . import examples as at
 from .facts import Fact, fact
 from .law import Clause, Equal, Law
-from .patterns import E, k, number, peak, total
+from .patterns import E, k, number, one, peak, total
 
 a, b, c, m, s, u, x = E("a b c m s u x")
 _peak_bound = E("bound")
@@ -89,6 +89,7 @@ NONNEGATIVE = tuple(
         ("maximum", maximum(a, b), (fact("nonnegative", a),), maximum(_above, at.g)),
         ("maximum-right", maximum(a, b), (fact("nonnegative", b),), maximum(at.g, _above)),
         ("sum", total(k, a), (fact("nonnegative", a),), _above.sum(at.n)),
+        ("log", log(a), (fact("bounded", one, a),), log(at.weights(at.x).sum(at.n))),
     )
 )
 
@@ -107,6 +108,17 @@ POSITIVE = tuple(
 )
 
 BOUNDS = (
+    Law(  # the largest element alone adds 1
+        name="signs/at-least-one",
+        phase="analysis",
+        source="order of the reals",
+        example=at.weights(at.x).sum(at.n),
+        given=(
+            *(Equal(x, total(k, exp(s - m))), Equal(m, peak(k, s))),
+            *(fact("inhabited", k), fact("finite", s)),
+        ),
+        then=(fact("bounded", one, x),),
+    ),
     _law("bound-left", maximum(a, b), (), fact("bounded", a, x), maximum(at.x, at.g)),
     _law("bound-right", maximum(a, b), (), fact("bounded", b, x), maximum(at.x, at.g)),
     *(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..expressions import exp
+from ..monoids import MONOIDS
 from ..representations import REPRESENTATIONS, Representation
 from . import examples as at
 from .facts import fact
@@ -69,11 +70,10 @@ def single_carrier() -> Steering:
 
 def twisted_carrier(rep: Representation) -> Steering:
     """The bases of a twisted channel and itself, where one pass computes all their lifts."""
-    places = range(len(rep.monoids))
-    bases = " ".join(f"c{place}" for place in places)
+    bases = " ".join(f"c{place}" for place in range(len(rep.monoids)))
     lifts = " ".join(
-        f"(= c{place} (Ch ({name}) e{place})) (streams e{place} k)"
-        for place, name in enumerate(rep.monoids)
+        f"(= c{place} ({_base(kind, place)})) (streams e{place} k)"
+        for place, kind in enumerate(rep.monoids)
     )
     return Steering(
         name=f"tupling/carrier-{rep.name.lower()}",
@@ -86,6 +86,14 @@ def twisted_carrier(rep: Representation) -> Steering:
         ),
         actions="(carrier s k)",
     )
+
+
+def _base(kind: str, place: int) -> str:
+    """The pattern of a base channel, which a monoid folds or a representation twists."""
+    if kind in MONOIDS:
+        return f"Ch ({kind}) e{place}"
+    below = " ".join(f"c{number}" for number in range(len(REPRESENTATIONS[kind].monoids)))
+    return f'Tw (Rep "{kind}") (vec-of {below}) e{place}'
 
 
 def _rows() -> Iterator[Row]:

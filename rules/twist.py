@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ..carriers import base_channels
 from ..representations import REPRESENTATIONS, Chart, Representation
 from ..terms import make, rewrite, subterms, variable
 from . import examples as at
@@ -47,13 +48,19 @@ def _changed(arg: Any, change: dict[Any, Any]) -> Any:
 
 def channels(rep: Representation, chart: Chart) -> tuple[Parts, Any]:
     """(the base channels, the twisted channel) of a chart."""
-    bases = tuple(plain(m, b) for m, b in zip(rep.monoids, chart.bases, strict=True))
+    bases = base_channels(rep, chart.bases)
     return bases, make("Tw", make("Rep", rep.name), bases, chart.lift)
 
 
 def folded(rep: Representation, chart: Chart) -> tuple[Any, ...]:
-    """The folds of the bases, as reductions over k."""
-    return tuple(reduce(m, k, b) for m, b in zip(rep.monoids, chart.bases, strict=True))
+    """The folds of the bases over k: reductions, or channels of a fold of their own."""
+    return tuple(map(_alone, base_channels(rep, chart.bases)))
+
+
+def _alone(channel: Any) -> Any:
+    if channel.head == "Ch":
+        return reduce(channel.args[0], k, channel.args[1])
+    return get(fold_one(k, *channel.args[1], channel), channel)
 
 
 def _counted(term: Any) -> tuple[Any, tuple[Fact, ...]]:
@@ -74,9 +81,11 @@ def _projections(state: Any, bases: Parts, sums: tuple[Any, ...]) -> Iterator[Eq
         yield Equal(_counted(value)[0], get(state, channel))
 
 
-def _linear(chart: Chart) -> tuple[Any, ...]:
-    """What an element adds is a real number; -inf is for the bases."""
-    return (chart.lift,) if chart.lift.head == "Var" else ()
+def _linear(rep: Representation, chart: Chart) -> tuple[Any, ...]:
+    """What an element adds is a real number; -inf is for bases that are folded by a monoid."""
+    pairs = zip(rep.monoids, chart.bases, strict=True)
+    added = [chart.lift, *(base for kind, base in pairs if kind in REPRESENTATIONS)]
+    return tuple(term for term in added if term.head == "Var")
 
 
 def orbit(rep: Representation, chart: Chart) -> Law:
@@ -93,7 +102,7 @@ def orbit(rep: Representation, chart: Chart) -> Law:
         example=at.ORBITS[rep.name, chart.name],
         given=(Equal(x, total(k, body)), *counted, *_needs(chart)),
         then=(Equal(x, get(state, twisted)), *_projections(state, bases, sums)),
-        linear=_linear(chart),
+        linear=_linear(rep, chart),
     )
 
 
@@ -113,7 +122,7 @@ def unfold(rep: Representation, chart: Chart) -> Law:
             *_needs(chart),
         ),
         then=(Equal(x, total(k, body)),),
-        linear=_linear(chart),
+        linear=_linear(rep, chart),
     )
 
 
@@ -137,7 +146,7 @@ def transport(rep: Representation, chart: Chart) -> Law:
             *_needs(chart),
         ),
         then=(Equal(x, value), *_projections(state, bases, sums)),
-        linear=_linear(chart),
+        linear=_linear(rep, chart),
     )
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from egraph_flash import Axis, Tensor, evaluate, exp, f32
 from egraph_flash.carriers import (
+    base_channels,
     bases_of,
     channels_of,
     closure,
@@ -203,7 +204,8 @@ def test_the_combine_is_derived(row: Any, seed: int) -> None:
     """Saturating the definition gives the combine that `carriers.combine` builds: as an equality
     of the e-graph, without unsafe exponentials, and numerically."""
     found = derive(row)
-    bases = tuple(_channel(name, f"base{place}") for place, name in enumerate(row.monoids))
+    lifts = [variable("Expr", f"base{place}") for place in range(len(row.monoids))]
+    bases = base_channels(row, lifts)
     channel = make("Tw", make("Rep", row.name), bases, variable("Expr", "r"))
     left = {**dict(zip(bases, found.left, strict=True)), channel: found.x}
     right = {**dict(zip(bases, found.right, strict=True)), channel: found.y}

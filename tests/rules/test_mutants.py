@@ -16,6 +16,11 @@ TRIES = 400
 TRUE_TOO = {
     ("finiteness/merge-below", "without bounded(b, a)"): "it keeps the exponent below 0, safe",
     ("homomorphism/hoist", "without invariant(u, k)"): "where u varies, the pair law says more",
+    **{
+        (f"homomorphism/{name}", f"without {sign}"): "with one sign, no part cancels another"
+        for name in ("alike", "alike-right")
+        for sign in ("nonnegative(p)", "positive(z)", "nonpositive(a)", "nonnegative(c)")
+    },
 }
 CLAIMS = [law for law in laws().values() if isinstance(law, Law) and is_claim(law)]
 CLAIMS += gauge.laws()

@@ -201,7 +201,7 @@ class LawSample(Sample):
         first, second = fact.args
         if (second if fact.kind.name == "bounded" else first) in defined:
             return False
-        a, b = self.evaluator.values[first], self.evaluator.values[second]
+        a, b = self.value(first), self.evaluator.values[second]
         axes = tuple(dict.fromkeys((*a.axes, *b.axes)))
         x, y = (_spread(v.array, v.axes, axes) for v in (a, b))
         p, q = (_spread(v.absent, v.axes, axes) for v in (a, b))
