@@ -42,11 +42,13 @@ def _twisted(name: str, bases: tuple[Any, ...], lift: str) -> Any:
 
 _top, _other = _channel("Max", "u"), _channel("Max", "w")
 _count, _sum = _channel("Sum", "n"), _channel("Sum", "x")
+_weights = _twisted("Scale", (_top,), "one")
 
 CARRIERS: dict[str, tuple[Any, ...]] = {
     "max": (_top,),
     "sum": (_sum,),
     "weighted sums": (_top, _twisted("Scale", (_top,), "one"), _twisted("Scale", (_top,), "v")),
+    "sums of u exp(u)": (_top, _weights, _twisted("Affine", (_top, _weights), "zero")),
     "two bases": (_top, _other, _twisted("Scale", (_top,), "a"), _twisted("Scale", (_other,), "b")),
     "moments": (_count, _sum, _twisted("Shift", (_count, _sum), "zero")),
     "both": (
@@ -238,8 +240,10 @@ def test_folds_agree_with_their_closed_forms(seed: int) -> None:
     weighted = make("Tw", make("Rep", "Scale"), (top,), v)
     ones, total = make("Ch", make("Sum"), make("Num", 1.0)), make("Ch", make("Sum"), v)
     spread = make("Tw", make("Rep", "Shift"), (ones, total), make("Num", 0.0))
+    deep = make("Tw", make("Rep", "Affine"), (top, weighted), make("Num", 0.0))
     weight, squares = exp(u - u.max(n)), (v - v.sum(n) / 9.0) * (v - v.sum(n) / 9.0)
-    for channel, summand in ((weighted, weight * v), (spread, squares)):
+    depths = weight * (u - u.max(n)) * v
+    for channel, summand in ((weighted, weight * v), (spread, squares), (deep, depths)):
         state = make("Fold", n, make("Flat"), make("Lift", closure((channel,))))
         got = evaluate(make("Get", state, channel), arrays)
         want, magnitude = (evaluate(each.sum(n), arrays) for each in (summand, abs(summand)))

@@ -9,6 +9,7 @@ import pytest
 
 from egraph_flash import evaluate, f32, optimize
 from egraph_flash.dtypes import Array
+from egraph_flash.errors import ScheduleError
 from egraph_flash.kernel import Kernel
 from tests.support.fresh import fresh_rng
 from tests.support.workloads import WORKLOADS
@@ -57,6 +58,38 @@ def test_workloads_are_right(name: str, extents: dict[str, int]) -> None:
         np.testing.assert_array_equal(result[~finite], reference[~finite])
         worst = np.abs(result[finite] - reference[finite]).max(initial=0.0)
         assert worst <= tolerance(kernel, reference[finite])
+
+
+@pytest.mark.parametrize("form", ["block", "lane"])
+@pytest.mark.parametrize("name", ["log_sum_exp", "collision"])
+def test_sums_that_a_base_moves_by_a_factor_may_stay_in_lanes(name: str, form: str) -> None:
+    expr = WORKLOADS[name](m=5, n=300)
+    kernel = optimize(expr, "sm_90", {"SUM": form})
+    arrays = arrays_for(kernel, fresh_rng())
+    wanted = evaluate(expr, arrays)
+    assert not np.isnan(wanted).any()
+    assert np.abs(kernel.run(backend="sim", **arrays) - wanted).max() < tolerance(kernel, wanted)
+
+
+@pytest.mark.parametrize("name", ["variance", "weighted_spread", "layer_norm", "entropy"])
+def test_what_an_action_adds_is_not_added_in_each_lane(name: str) -> None:
+    with pytest.raises(ScheduleError, match="SUM=lane: it changes nothing here"):
+        optimize(WORKLOADS[name](m=5, n=300), "sm_90", {"SUM": "lane"})
+
+
+@pytest.mark.parametrize("shift", [0.0, 100.0, -100.0])
+def test_entropy_takes_one_pass_that_nothing_cancels_in(shift: float) -> None:
+    """Its channel is kept relative to the maximum, so that a shift of all scores moves nothing."""
+    expr = WORKLOADS["entropy"](m=7, n=500)
+    kernel = optimize(expr, "sm_90")
+    assert kernel.passes == len(kernel.plan.launches) == 1
+    assert kernel.derivation.steps[-1].unsafe == 0
+    x = np.round(16 * 3 * fresh_rng().standard_normal((7, 500))).astype(np.float32) / 16
+    x[0], x[1, 1:] = 0.0, -60.0  # all alike, and one that is all of it
+    wanted = evaluate(expr, {"x": x})
+    assert not np.isnan(wanted).any()
+    out = kernel.run(backend="sim", x=x + np.float32(shift))
+    assert np.abs(out - wanted).max() < 1e-5 * max(abs(shift), 1.0)
 
 
 def test_kernel_regression_is_one_safe_pass_on_tensor_cores() -> None:
