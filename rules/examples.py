@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..axes import Axis
 from ..carriers import base_channels
-from ..dtypes import f32
+from ..dtypes import f32, i32
 from ..expressions import Expr, Tensor, exp, inf, lift, log, maximum, sqrt, tanh, where
 from ..operators import OPERATORS
 from ..representations import REPRESENTATIONS
@@ -14,6 +14,7 @@ m, n, d, e = Axis.many(m=6, n=12, d=4, e=3)
 x = Tensor("x", (m, n), f32).expr
 y = Tensor("y", (n,), f32).expr
 g = Tensor("g", (m,), f32).expr
+label = Tensor("label", (m,), i32).expr
 v = Tensor("v", (n, e), f32).expr
 w = Tensor("w", (n, m), f32).expr
 a, b = Tensor("a", (m, d), f32).expr, Tensor("b", (n, d), f32).expr
@@ -37,8 +38,8 @@ log_sum = log(exp(x).sum(n))
 shifted_log_sum = x.max(n) + log(weights(x).sum(n))
 against_log_sum = (v * exp(x - shifted_log_sum)).sum(n)
 depth = x - x.max(n)
-_likely = weights(x) / weights(x).sum(n)
-entropy_commuted = -(log(_likely) * _likely).sum(n)
+likely = weights(x) / weights(x).sum(n)
+entropy_commuted = -(log(likely) * likely).sum(n)
 entropy = -((weights(x) / weights(x).sum(n)) * log(weights(x) / weights(x).sum(n))).sum(n)
 
 # sums over rows that may have no element left, where exp(-max) exp(max) does not cancel

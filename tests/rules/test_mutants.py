@@ -17,6 +17,10 @@ TRUE_TOO = {
     ("finiteness/merge-below", "without bounded(b, a)"): "it keeps the exponent below 0, safe",
     ("homomorphism/hoist", "without invariant(u, k)"): "where u varies, the pair law says more",
     **{
+        (f"selection/{name}", "without invariant(p, k)"): "of one element, no part cancels another"
+        for name in ("difference", "sum")
+    },
+    **{
         (f"homomorphism/{name}", f"without {sign}"): "with one sign, no part cancels another"
         for name in ("alike", "alike-right")
         for sign in ("nonnegative(p)", "positive(z)", "nonpositive(a)", "nonnegative(c)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,9 @@ class LawSample(Sample):
         leaves = [v for v in _expressions(terms) if v not in defined]
         for leaf in leaves:
             self._leaf(leaf, facts, leaf in predicates)
+        for node in subterms(*terms):
+            if node.head == "Eq" and node.args[0] in leaves and node.args[1].head == "Idx":
+                self._place(node.args[0], node.args[1].args[0])
         self._define(defined)
         changed = [self._relate(fact, defined) for fact in facts]
         if any(changed):
@@ -174,6 +178,12 @@ class LawSample(Sample):
         if not finite and leaf.args[0] in self.wild:
             array = np.where(self.random.random(shape) < 0.3, np.inf, array)
         self.evaluator.values[leaf] = Value(np.asarray(array), tuple(axes), absent)
+
+    def _place(self, leaf: Any, axis: Any) -> None:
+        """What is compared with an index is one, of the axis or just past it."""
+        found = self.evaluator.values[leaf]
+        whole = self.random.integers(0, axis.size + 1, found.array.shape)
+        self.evaluator.values[leaf] = replace(found, array=whole.astype(np.float64))
 
     def _linear(self, facts: list[Fact]) -> set[Any]:
         """Variables whose absent elements are 0: factors of splits, divisors, and what is >= 0."""
