@@ -66,3 +66,16 @@ def test_pages_of_a_cache_are_found() -> None:
     arrays = seeded_inputs(loaded, kernel, seed=None)
     ((_, error),) = compare(loaded, kernel, arrays, kernel.run(backend="sim", **arrays))
     assert error.max_abs < 2e-3
+
+
+def test_carriers_are_those_of_one_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    """As printed: each expression, its passes as written and as derived, and its error."""
+    from examples import carriers
+
+    carriers.main()
+    shown = capsys.readouterr().out
+    rows = [line.split("│")[1:-1] for line in shown.splitlines() if line.startswith("│")]
+    found = {cells[0].strip(): cells[2:] for cells in rows if cells[0].strip()}
+    assert set(found) == set(carriers.NAMES)
+    assert all(int(passes) == 1 for _, passes, _ in found.values())
+    assert all(float(error) < 2e-3 for *_, error in found.values())
