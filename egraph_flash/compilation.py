@@ -120,8 +120,12 @@ def _cheapest(
     plans: list[tuple[ScheduledPlan, Arrangement]] = []
     refusals: list[ScheduleError] = []
     for arrangement in arranger.all():
+        stages = arranger.stages(arrangement)
+        least_us = len(stages) * chip.launch_us
+        if any(_time_us(plan) <= least_us for plan, _ in plans):
+            continue  # launches alone take longer than what is there
         try:
-            planned = schedule(arranger.stages(arrangement), chip, pins, place)
+            planned = schedule(stages, chip, pins, place)
         except ScheduleError as refusal:
             refusals.append(refusal)
         else:
