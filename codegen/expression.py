@@ -14,6 +14,7 @@ from ..operators import OPERATORS
 from ..terms import subterms
 from .context import Context
 from .frames import Frame
+from .infinities import may_be_infinite, spoils_zero
 from .memory import load_values
 from .pointwise import COMPARE, INTEGER, LOGIC, REAL
 from .ptx import Register
@@ -313,14 +314,13 @@ def _real(ctx: Context, term: Any, operands: tuple[Value, ...], frame: Frame) ->
     if head == "Add":
         for place, other in ((0, 1), (1, 0)):
             absent = absence_of(term.args[place], ctx.absent) & LOG
-            if absent and _may_be_infinite(ctx, term.args[other]):
+            if absent and may_be_infinite(ctx, term.args[other]):
                 total = emit_each(ctx, REAL["Add"], operands, frame, "f32")
                 return _minus_infinity_of(ctx, operands[place], total, frame)
     if head == "Mul":
         for zero, other in ((0, 1), (1, 0)):
             absent = absence_of(term.args[zero], ctx.absent) & ZERO
-            infinite = absence_of(term.args[other], ctx.absent) & LOG
-            if absent and (infinite or _unbounded(ctx, term.args[other])):
+            if absent and spoils_zero(ctx, term.args[other]):
                 return _guarded_product(ctx, operands, zero, frame)
     return emit_each(ctx, REAL[head], operands, frame, "f32")
 
@@ -359,31 +359,8 @@ def _minus_infinity_of(ctx: Context, absent: Value, result: Value, frame: Frame)
     )
 
 
-def _may_be_infinite(ctx: Context, term: Any) -> bool:
-    """Whether a term is +inf where something that it takes away is absent."""
-    if term.head == "Sub":
-        return bool(absence_of(term.args[1], ctx.absent) & LOG)
-    return term.head == "Add" and any(_may_be_infinite(ctx, child) for child in term.args)
-
-
 def zero_for_minus_infinity(b: Any, x: Any) -> Any:
     return b.op("selp_f32", 0.0, x, b.op("setp_eq_f32", x, -INF))
-
-
-def _unbounded(ctx: Context, term: Any) -> bool:
-    """Whether an absent element can make the term infinite: x / 0, or minus -inf."""
-    if term in ctx.bound or term.head not in OPERATORS:
-        return False
-    if term.head == "Div" and absence_of(term.args[1], ctx.absent) & ZERO:
-        return True
-    subtracted = term.args[-1] if term.head in ("Sub", "Neg") else None
-    if subtracted is not None and subtracted not in ctx.upper:
-        return bool(absence_of(subtracted, ctx.absent) & LOG) or _any_unbounded(ctx, term)
-    return _any_unbounded(ctx, term)
-
-
-def _any_unbounded(ctx: Context, term: Any) -> bool:
-    return any(_unbounded(ctx, child) for child in term.args)
 
 
 def _guarded_product(ctx: Context, operands: tuple[Value, ...], zero: int, frame: Frame) -> Value:

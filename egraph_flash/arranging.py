@@ -62,6 +62,9 @@ class Arranger:
     # ---- rows --------------------------------------------------------------------------------
 
     def packs(self) -> Iterator[Arrangement]:
+        for name in self.pins:
+            if name.startswith("PACK@"):
+                raise ScheduleError(f"pin {name}: PACK is chosen for the plan; wants PACK")
         pinned = self.pins.get("PACK")
         if pinned is not None:
             KNOBS["PACK"].parse(pinned)
@@ -123,7 +126,7 @@ class Arranger:
             return 1
         most = min(waves * self.machine.sms // int(blocks), axis.size // LEAST)
         counts = range(most, 1, -1)
-        return next((n for n in counts if _refusal(axis, Reduce(n), stages) is None), 1)
+        return next((n for n in counts if _is_legal(axis, Reduce(n), stages)), 1)
 
 
 def _shared(
@@ -154,45 +157,58 @@ def _blocks(stage: Stage) -> int:
     return max(math.prod(axis.size for axis in stage.roles.batch) * -(-rows // TILE_ROWS), 1)
 
 
-def _refusal(axis: Axis, value: Reduce, stages: Sequence[Stage]) -> str | None:
-    """Why a fold over an axis cannot be split like this, and what can."""
+def _is_legal(axis: Axis, value: Reduce, stages: Sequence[Stage]) -> bool:
+    """Whether a fold over an axis can be split like this."""
     if value == Reduce(1):
+        return True
+    if axis.extent.head != "Known":
+        return not value.size and not _has_values(axis, stages)
+    return (bool(value.size) or _parts(axis, value) == value.splits) and (
+        _leaves_no_rest(axis, value) or not _has_values(axis, stages)
+    )
+
+
+def _parts(axis: Axis, value: Reduce) -> int:
+    cut = _cut(axis, value)
+    return cut.count if cut is not None else 1
+
+
+def _leaves_no_rest(axis: Axis, value: Reduce) -> bool:
+    cut = _cut(axis, value)
+    return cut is None or axis.size % cut.part.size == 0
+
+
+def _refusal(axis: Axis, value: Reduce, stages: Sequence[Stage]) -> str | None:
+    """Why a fold over an axis cannot be split like this, and what can; None where it can."""
+    if _is_legal(axis, value, stages):
         return None
+    name = axis.name
     if axis.extent.head != "Known" and value.size:
         parts = max(-(-axis.size // value.size), 1)
         return (
-            f"axis {axis.name!r} has no length before a call, so that the number of parts has to "
-            f"be given; the nearest legal value is g{parts}"
+            f"axis {name!r} has no length before a call, so that the number of parts has to be "
+            f"given; the nearest legal value is g{parts}"
         )
     if axis.extent.head != "Known":
-        has = _has_values(axis, stages)
-        what = f"a pass of its own has a value for each element of {axis.name!r}, which is open"
-        return f"{what}; the nearest legal value is g1" if has else None
-    cut = _cut(axis, value)
-    parts = cut.count if cut is not None else 1
+        what = f"a pass of its own has a value for each element of {name!r}, which is open"
+        return f"{what}; the nearest legal value is g1"
+    parts = _parts(axis, value)
     if not value.size and parts != value.splits:
+        cut = _cut(axis, value)
         size = cut.part.size if cut is not None else axis.size
         return (
-            f"{axis.size} elements of {axis.name!r} in parts of {size} are {parts} parts; "
+            f"{axis.size} elements of {name!r} in parts of {size} are {parts} parts; "
             f"the nearest legal value is g{parts}"
         )
-    if cut is not None and axis.size % cut.part.size and _has_values(axis, stages):
-        return (
-            f"a pass of its own has a value for each of the {axis.size} elements of "
-            f"{axis.name!r}, so that all parts have to be equally long; "
-            f"the nearest legal value is g{_nearest_even(axis, parts)}"
-        )
-    return None
+    counts = sorted(range(1, axis.size + 1), key=lambda count: abs(count - parts))
+    nearest = next(n for n in counts if _is_legal(axis, Reduce(n), stages))
+    return (
+        f"a pass of its own has a value for each of the {axis.size} elements of {name!r}, so that "
+        f"all parts have to be equally long; the nearest legal value is g{nearest}"
+    )
 
 
 def _has_values(axis: Axis, stages: Sequence[Stage]) -> bool:
     """Whether a buffer holds a value for each element of an axis that is folded later."""
     targets = [target for stage in stages for target in stage.targets]
     return any(axis in target.axes and not target.is_output for target in targets)
-
-
-def _nearest_even(axis: Axis, wanted: int) -> int:
-    """The number of parts nearest to the wanted one that leaves no rest."""
-    cuts = {n: Cut.even(axis, n) for n in range(1, axis.size + 1)}
-    legal = [n for n, cut in cuts.items() if cut.count == n and axis.size % cut.part.size == 0]
-    return min(legal, key=lambda n: (abs(n - wanted), n))

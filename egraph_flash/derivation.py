@@ -31,10 +31,9 @@ def derive(
 ) -> Derivation:
     """The chain from naive to the extracted term, and to its tower if `blocks` are given.
 
-    `shares` are the blocks of an axis that each block of the grid folds.
-
-    Steps that change nothing are left out; every one is checked. The result's `hits` counts how
-    often each law matched while the e-graph was saturated.
+    `shares` says how many blocks of an axis each block of the grid folds. Steps that change nothing
+    are left out; every one is checked. The result's `hits` counts how often each law matched while
+    the e-graph was saturated.
     """
     chain = list(_chain(extraction))
     if blocks:

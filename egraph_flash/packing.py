@@ -16,7 +16,7 @@ from .axes import Axis
 from .expressions import lift
 from .free import free
 from .request import Root
-from .sharing import fresh
+from .sharing import axis_of, fresh
 from .stages import Stage
 from .terms import subterms
 
@@ -34,7 +34,7 @@ class Packing:
 
 def packings(stages: Sequence[Stage]) -> tuple[Packing, ...]:
     """What may be packed in the stages of a plan, each once."""
-    bound = {_axis_of(node) for stage in stages for node in _nodes(stage) if node.head in _FOLDS}
+    bound = {axis_of(node) for stage in stages for node in _nodes(stage) if node.head in _FOLDS}
     found: dict[Packing, None] = {}
     for stage in stages:
         loads = [n for n in _nodes(stage) if n.head == "Load" and stage.fold in free(n)]
@@ -52,11 +52,6 @@ def packings(stages: Sequence[Stage]) -> tuple[Packing, ...]:
 
 
 _FOLDS = ("Red", "Get")
-
-
-def _axis_of(fold: Any) -> Axis:
-    axis: Axis = fold.args[0].args[0] if fold.head == "Get" else fold.args[1]
-    return axis.root
 
 
 def _nodes(stage: Stage) -> list[Any]:

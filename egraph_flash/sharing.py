@@ -78,6 +78,12 @@ def shared(term: Any, cut: Cut) -> Any:
     return rewrite(term, sharing.change)
 
 
+def axis_of(fold: Any) -> Axis:
+    """The user's axis that a reduction, or the fold that a channel is read of, goes over."""
+    axis: Axis = fold.args[0].args[0] if fold.head == "Get" else fold.args[1]
+    return axis.root
+
+
 def fresh(name: str, taken: set[str]) -> str:
     """A name that none of `taken` is."""
     while name in taken:
@@ -118,7 +124,7 @@ class _Sharing:
 
     def at_element(self, term: Any) -> Any:
         """A lift, in which no index is bound but by folds of its own."""
-        if term.head in ("Get", "Red") and _axis_of(term).root is self.axis:
+        if term.head in ("Get", "Red") and axis_of(term) is self.axis:
             return self.change.get(term, term)
         if term.head == "Idx" and term.args[0] is self.axis:
             return self.element.expr
@@ -131,11 +137,6 @@ class _Sharing:
             for arg in term.args
         )
         return make(term.head, *args) if args else term
-
-
-def _axis_of(fold: Any) -> Axis:
-    axis: Axis = fold.args[0].args[0] if fold.head == "Get" else fold.args[1]
-    return axis
 
 
 def _absent(value: float) -> Any:

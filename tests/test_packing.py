@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from egraph_flash import Axis, Tensor, evaluate, f16, f32, inf, optimize, softmax, where
-from egraph_flash.arranging import Arranger
 from egraph_flash.dtypes import Array
 from egraph_flash.errors import ScheduleError
 from egraph_flash.extraction import extract
@@ -137,6 +136,11 @@ def test_nothing_to_pack_is_refused(expr: Any) -> None:
     assert "PACK" not in optimize(expr, "sm_90").schedule
 
 
+def test_packing_is_chosen_for_the_plan() -> None:
+    with pytest.raises(ScheduleError, match="pin PACK@h: PACK is chosen for the plan; wants PACK"):
+        optimize(heads(8, 2, 1), "sm_90", {"PACK@h": "on"})
+
+
 def test_an_axis_that_is_folded_is_not_packed() -> None:
     """Heads that an output adds up are no rows of it."""
     h, m = Axis("h", 8), Axis("m", 2)
@@ -147,4 +151,3 @@ def test_an_axis_that_is_folded_is_not_packed() -> None:
     stages = split([root], [array.args[0] for array in request.inputs])
     assert all(found.axis is not h for found in packings(stages))
     assert Packing(h, 4, m) not in packings(stages)
-    assert Arranger((root,), {}, machine("sm_90"), ("q", "k", "v"), {}).all()
