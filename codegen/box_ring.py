@@ -125,10 +125,15 @@ class BoxRing(Ring):
         return slot, turn & 1
 
     def release(self, group: int | None) -> None:
-        """Every warp says that it is done with the slot, where it will be filled again."""
+        """Every warp says that it is done with the slot, where it will be filled again.
+
+        An arrival does not wait for loads in flight, and a tensor copy does not queue behind them
+        as another warp's stores would: the fence between the proxies does both.
+        """
         if group is not None and group + self.depth >= self.groups:
             return
         index, _ = self.place(group)
+        self.b.put("fence_proxy_async")
         self.ctx.warp_barrier()
         if self.private:
             return

@@ -90,6 +90,7 @@ class _Kernel:
             absent={array: absent.get(name, NOWHERE) for name, array in self.arrays.items()},
             arena=arena,
         )
+        self.let_go: Callable[[], None] = lambda: None
         self.at_end: Callable[[], None] = lambda: None
         begin_turns(self.ctx, program.warps)
         self.tiles = self.in_turn()
@@ -118,7 +119,7 @@ class _Kernel:
         for op in self.program.ops:
             self.emit(op)
         if self.tiles is not None:
-            self.tiles.next(self.layout, self.at_end)
+            self.tiles.next(self.layout, self.let_go, self.at_end)
         self.builder.put("ret")
         if self.upper_half is not None:
             paired(self.builder, self.upper_half)

@@ -33,6 +33,7 @@ class Kernel(Protocol):
     outer: Frame
     inner: Frame
     residency: Residency
+    let_go: Callable[[], None]
     at_end: Callable[[], None]
 
     @property
@@ -116,7 +117,7 @@ class Stream:
             self.rounds(self.loop)
         for op in self.loop.after:
             self.step(op)
-        self.kernel.at_end = self.unmake
+        self.kernel.let_go, self.kernel.at_end = self.let_go, self.unmake
         for op in walk((*self.loop.body, *self.loop.after)):
             if isinstance(op, Block):
                 for old, new in op.carried:
@@ -265,6 +266,11 @@ class Stream:
                     self.b.put("mbarrier_init", a=barrier, n=1)
                 self.b.put("fence_mbarrier_init")
         self.b.put("bar_sync", a=0)
+
+    def let_go(self) -> None:
+        """Loads of this tile come before the tensor copies of the next."""
+        if self.boxed:
+            self.b.put("fence_proxy_async")
 
     def unmake(self) -> None:
         """Barriers end with the tile, once all are done with them: the next one makes them anew."""

@@ -160,7 +160,7 @@ class Sweeping(Stream):
         self.deepen(depth)
         self.ctx.slots.clear()
         self.ctx.met = self.ctx.warp_met = False
-        self.kernel.at_end = self.unmake
+        self.kernel.let_go, self.kernel.at_end = self.let_go, self.unmake
 
     def blocks(self) -> None:
         """Everything between the first slot and the last."""

@@ -30,11 +30,12 @@ class TilesInTurn:
         """The next tile, and whether there is one."""
         raise NotImplementedError
 
-    def next(self, layout: Layout, at_end: Callable[[], None]) -> None:
-        """Shared memory is free once all warps are here; then the next tile."""
+    def next(self, layout: Layout, let_go: Callable[[], None], at_end: Callable[[], None]) -> None:
+        """Shared memory is free once all warps have let go of it and are here; then the next tile."""
         b = self.ctx.builder
         b.mark(TILE_DONE)
         with b.of("the next of this block's tiles"):
+            let_go()
             b.put("bar_sync", a=0)
         at_end()
         with b.of("the next of this block's tiles"):

@@ -98,7 +98,8 @@ class RaceLog:
         A copy's write is checked as its thread's, and logged as its own agent's.
         """
         self._check_writers(cells, rows, active, lane, where, "write", copying)
-        self._check_readers(cells, rows, active, lane, where)
+        bulk = copying is not None and copying.bulk
+        self._check_readers(cells, rows, active, lane, where, bulk)
         block, warp = self.batch.block_of_warp[rows], self.batch.warp_in_block[rows]
         if copying is None:
             tag = self.clocks.now[block, warp] << CLOCK_SHIFT | warp << WARP_SHIFT
@@ -193,40 +194,49 @@ class RaceLog:
         return unfenced
 
     def _check_readers(
-        self, cells: Array, rows: Rows, active: Array | None, lane: Array, where: Where
+        self, cells: Array, rows: Rows, active: Array | None, lane: Array, where: Where, bulk: bool
     ) -> None:
+        """Object to writes that race with reads; those of bulk copies need a fence between, too."""
         reads = self.read[cells]  # [rows, n, cells, warps]
         clocks = self.clocks
-        if int(reads.max()) >> WARP_SHIFT <= clocks.floor:
+        if not bulk and int(reads.max()) >> WARP_SHIFT <= clocks.floor:
             return
         block, warp = self.batch.block_of_warp[rows], self.batch.warp_in_block[rows]
-        if clocks.solo is None:
-            known = clocks.known[block, warp, : clocks.warps][:, None, None, :]
-        else:
-            everyone = np.arange(clocks.warps)
-            at = (block[:, None, None], warp[:, None, None], lane[None, :, None])
-            known = clocks.knows(*at, everyone)[:, :, None, :]
-        late = reads >> WARP_SHIFT > known
-        reader = np.arange(self.batch.warps_per_block)
-        by = reads & LANE_MASK
-        own = (reader == warp[:, None, None, None]) & (by == lane[None, :, None, None])
-        bad = late & ~own
-        if clocks.agents.voices and bad.any():
-            at = (block[:, None, None, None], warp[:, None, None, None], lane[None, :, None, None])
-            heard = clocks.knows(*at, clocks.agents.voices + reader)
-            spoke = clocks.voice[at[0], reader] == by
-            bad &= ~(spoke & (reads >> WARP_SHIFT <= heard))
+        late = unordered = self._unordered(reads, block, warp, lane, fenced=False)
+        if bulk:
+            late = unordered | self._unordered(reads, block, warp, lane, fenced=True)
         if active is not None:
-            bad &= active[..., None, None]
-        if bad.any():
-            row, column, cell, reader = np.argwhere(bad)[0]
+            late = late & active[..., None, None]
+        if late.any():
+            row, column, cell, reader = np.argwhere(late)[0]
             read_by = int(reads[row, column, cell, reader]) & LANE_MASK
             who = f", lane {read_by}" if read_by < LANES else ""
+            ordered = not unordered[row, column, cell, reader]
+            missing = "a fence.proxy.async" if ordered else "a barrier"
             self._object(
-                rows, bad.any(axis=3), where,
-                f"race in shared memory: write without a barrier after the read by warp "
+                rows, late.any(axis=3), where,
+                f"race in shared memory: write without {missing} after the read by warp "
                 f"{int(reader)}{who}",
             )  # fmt: skip
+
+    def _unordered(
+        self, reads: Array, block: Array, warp: Array, lane: Array, *, fenced: bool
+    ) -> Array:
+        """Which reads `[rows, n, cells, warps]` these lanes do not know to be done; `fenced`: to lie
+        before a fence between the proxies."""
+        clocks = self.clocks
+        reader = np.arange(self.batch.warps_per_block)
+        at = (block[:, None, None, None], warp[:, None, None, None], lane[None, :, None, None])
+        clock, by = reads >> WARP_SHIFT, reads & LANE_MASK
+        own = (reader == at[1]) & (by == at[2])
+        if fenced:
+            own &= clock <= clocks.own_fence[at[:3]]
+        late: Array = (clock > clocks.knows(*at, reader, fenced)) & ~own
+        if clocks.agents.voices and late.any():
+            heard = clocks.knows(*at, clocks.agents.voices + reader, fenced)
+            spoke = clocks.voice[at[0], reader] == by
+            late &= ~(spoke & (clock <= heard))
+        return late
 
     def _object(self, rows: Rows, bad: Array, where: Where, problem: str) -> None:
         lanes = np.asarray(bad.any(axis=2))

@@ -135,5 +135,5 @@ def test_bulk_copies_are_counted() -> None:
     assert (total.tma_copies, total.tma_bytes) == (3 * 7, 3 * 7 * 256)
     assert total.rows["cp_async_bulk_tensor_3d"] == 3 * 7
     assert total.mbarrier_waits == total.rows["mbarrier_try_wait_parity"] == 6 * 7
-    assert total.classes["fence"] == 3
+    assert total.classes["fence"] == 3 + 6 * 7  # of the barriers, and of each warp each round
     assert total.lsu == 6 * (7 + 1)  # bulk copies are none

@@ -171,6 +171,7 @@ def _ahead(slots: int) -> list[str]:
 def tma_ring(slots: int = 2, rounds: int = 7, swizzle: Swizzle = "none") -> AsyncKernel:
     """Full barriers; a block barrier releases a slot, and thread 0 fills it again."""
     release = """
+        fence.proxy.async.shared::cta;
         bar.sync 0;
         add.u32 %r41, %r10, SLOTS;
         setp.ge.u32 %p1, %r41, ROUNDS;
@@ -218,12 +219,14 @@ def tma_producer(slots: int = 2, rounds: int = 7, everyone: bool = False) -> Asy
     """
     elected = """
         mad.lo.u32 %r47, %r17, 8, %r31;
+        fence.proxy.async.shared::cta;
         bar.warp.sync 4294967295;
         elect.sync _|%p5, 4294967295;
         @%p5 mbarrier.arrive.shared::cta.b64 _, [%r47];
     """
     all_lanes = """
         mad.lo.u32 %r47, %r17, 8, %r31;
+        fence.proxy.async.shared::cta;
         mbarrier.arrive.shared::cta.b64 _, [%r47];
     """
     body = body_of(
@@ -243,6 +246,7 @@ def tma_rotating(slots: int = 2, rounds: int = 7) -> AsyncKernel:
     """
     refill = """
         mad.lo.u32 %r47, %r17, 8, %r31;
+        fence.proxy.async.shared::cta;
         mbarrier.arrive.shared::cta.b64 _, [%r47];
         add.u32 %r41, %r10, SLOTS;
         setp.ge.u32 %p1, %r41, ROUNDS;
