@@ -19,10 +19,12 @@ from ..shapes import shape_of, tiles_of
 from ..stages import Stage
 from .affine import linear
 from .atoms import Atom, atom
+from .frames import row_offsets
 from .lanes import LaneMap
 from .slabs import SlabLayout, slab_layout
 
 BARRIER_BYTES = 8
+LANES_BYTES = 32 * 4  # a word of each lane
 SCAN_BYTES = 32 * 4 * 4  # four words of each of 32 warps
 
 
@@ -83,6 +85,7 @@ class Arena:
     barriers: int  # where barriers begin
     size_bytes: int
     scan: int  # where a block's warps leave words for each other while they scan data
+    exchange: int = 0  # where warps along the fold publish their states
     private_bytes: int = 0  # distance of a warp's own rings, where each warp has its own
 
     def ring_of(self, load: Any) -> RingPlan | None:
@@ -134,6 +137,7 @@ class _Planner:
         once = self.take(BARRIER_BYTES, BARRIER_BYTES) if self.boxed(rings, kept_slabs) else 0
         rings = [self.with_barriers(ring) for ring in rings]
         scan = self.take(SCAN_BYTES, 16) if self.choices.skip == "data" else 0
+        exchange = self.exchange()
         return Arena(
             tuple(rings),
             kept_slabs,
@@ -143,8 +147,17 @@ class _Planner:
             barriers,
             self.end,
             scan,
+            exchange,
             private,
         )
+
+    def exchange(self) -> int:
+        """Where warps along the fold publish their states, if there are any."""
+        if self.roles.fold is None or self.inner.column_warps == 1:
+            return 0
+        rows = self.inner.row_atoms * len(row_offsets(self.kind.c))
+        words = len(self.stage.channels) * rows * self.inner.warps
+        return self.take(words * LANES_BYTES, LANES_BYTES)
 
     def boxed(self, rings: list[RingPlan], kept: tuple[Placed, ...]) -> bool:
         """Whether something is fetched once by tensor copies."""

@@ -46,7 +46,26 @@ class Atom:
 
 _BY_LANE = ((1, 0), (2, 0), (4, 0), (8, 0), (16, 0))  # lane l holds row l
 _SAME = ((0, 0),) * 5  # every lane holds the same element
-_ALONG = ((0, 1), (0, 2), (0, 4), (0, 8), (0, 16))  # lane l holds column l
+
+
+def _along(elements: int) -> Atom:
+    """A warp along one row, each lane with so many neighbours: what one load can move."""
+    bits = elements.bit_length() - 1
+    columns = LaneMap(
+        (1, 32 * elements),
+        lane=tuple((0, elements << bit) for bit in range(5)),
+        element=tuple((0, 1 << bit) for bit in range(bits)),
+    )
+    return Atom(
+        name=f"map_m1n{32 * elements}",
+        operand="f32",
+        a=LaneMap((1, 1), lane=_SAME, element=()),
+        b=columns,
+        c=columns,
+        instruction=None,
+        source="a warp along the columns of one row, so that its loads are contiguous",
+    )
+
 
 ATOMS: dict[str, Atom] = {
     row.name: row
@@ -78,15 +97,7 @@ ATOMS: dict[str, Atom] = {
             instruction="mma_m16n8k16_bf16",
             source="PTX ISA, mma.m16n8k16 with .bf16",
         ),
-        Atom(
-            name="map_m1n32",
-            operand="f32",
-            a=LaneMap((1, 1), lane=_SAME, element=()),
-            b=LaneMap((1, 32), lane=_ALONG, element=()),
-            c=LaneMap((1, 32), lane=_ALONG, element=()),
-            instruction=None,
-            source="a warp along the columns of one row, so that its loads are contiguous",
-        ),
+        *map(_along, (1, 2, 4, 8)),
     )
 }
 

@@ -21,6 +21,7 @@ from .expression import compute, real, truth
 from .folds import fold_across, fold_lanes, fold_rows, inner_fold
 from .frames import Frame, Side
 from .layout import Layout
+from .merging import publish, receive
 from .operands import select
 from .peephole import paired
 from .ptx import Entry, Param
@@ -38,7 +39,9 @@ from .tile import (
     LaneFold,
     Loop,
     Map,
+    Publish,
     Rebase,
+    Receive,
     RowFold,
     Store,
     Sweep,
@@ -90,6 +93,7 @@ class _Kernel:
             absent={array: absent.get(name, NOWHERE) for name, array in self.arrays.items()},
             arena=arena,
         )
+        self.published: dict[Any, int] = {}
         self.let_go: Callable[[], None] = lambda: None
         self.at_end: Callable[[], None] = lambda: None
         begin_turns(self.ctx, program.warps)
@@ -227,6 +231,20 @@ class _Kernel:
         value = fold_across(self.ctx, op.monoid, self.ctx.bound[op.part], self.inner)
         self.folded(op.into, value, op.monoid, op.part)
 
+    def _publish(self, op: Publish) -> None:
+        publish(self.ctx, [self.ctx.bound[tile] for tile in op.tiles])
+        self.published = {tile: place for place, tile in enumerate(op.tiles)}
+
+    def _receive(self, op: Receive) -> None:
+        rows = len(self.outer.row.offsets)
+        first = self.published[op.tile] * rows
+        words = rows * len(self.published)
+        warps = self.program.inner.row_warps
+        value = receive(self.ctx, range(first, first + rows), words, warps, op.place)
+        self.ctx.bind(op.into, value)
+        nothing = identity_kinds(op.empty) if op.empty is not None else NOWHERE
+        self.ctx.absent[op.into] = self.ctx.absent[op.tile] | nothing
+
     def _firstcolumn(self, op: FirstColumn) -> None:
         tile, columns = self.ctx.bound[op.tile], len(self.ones.column.offsets)
         words = tuple(tile.at(row, 0, columns) for row in range(len(self.ones.row.offsets)))
@@ -279,7 +297,7 @@ class _Kernel:
         frame = self.frame(op.shape)
         value = real(self.ctx, compute(self.ctx, op.expr, frame), frame)
         target = op.target
-        only = self.layout.only(target.axes, self.outer)
+        only = self.layout.only(target.axes, frame if op.shape == "inner" else self.outer)
         holds = None
         if target.where is not None:
             holds = truth(self.ctx, compute(self.ctx, target.where, frame), frame)

@@ -123,6 +123,32 @@ class AcrossLanes:
 
 
 @dataclass(frozen=True)
+class Publish:
+    """What each warp along the fold has of these tiles, left where those of its rows find it."""
+
+    tiles: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f"publish {', '.join(map(str, self.tiles))} to the warps of the same rows"
+
+
+@dataclass(frozen=True)
+class Receive:
+    """What the warp at a place along the fold has published of a tile of one value a row.
+
+    It is `empty` where the warp had no element of the fold; None: every warp has one.
+    """
+
+    into: Any
+    tile: Any
+    place: int
+    empty: float | None
+
+    def __str__(self) -> str:
+        return f"{self.into} = {self.tile} of fold warp {self.place} [rows]"
+
+
+@dataclass(frozen=True)
 class FirstColumn:
     """One value a row of a tile whose columns are alike."""
 
@@ -323,8 +349,8 @@ class Store:
 
 
 Op = (
-    Fill | Map | InnerFold | Contract | RowFold | LaneFold | AcrossLanes | FirstColumn | Rebase
-    | Acquire | Release | Ahead | Block | Loop | Sweep | Store
+    Fill | Map | InnerFold | Contract | RowFold | LaneFold | AcrossLanes | Publish | Receive
+    | FirstColumn | Rebase | Acquire | Release | Ahead | Block | Loop | Sweep | Store
 )  # fmt: skip
 
 

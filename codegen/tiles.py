@@ -31,7 +31,7 @@ class TilesInTurn:
         raise NotImplementedError
 
     def next(self, layout: Layout, let_go: Callable[[], None], at_end: Callable[[], None]) -> None:
-        """Shared memory is free once all warps have let go of it and are here; then the next tile."""
+        """Once all warps have let go of shared memory and are here, it is free; the next tile."""
         b = self.ctx.builder
         b.mark(TILE_DONE)
         with b.of("the next of this block's tiles"):

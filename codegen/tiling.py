@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..carriers import (
@@ -45,7 +46,9 @@ from .tile import (
     Loop,
     Map,
     Op,
+    Publish,
     Rebase,
+    Receive,
     RowFold,
     Shape,
     Store,
@@ -127,7 +130,54 @@ class _Writer:
                     whole, part = self.fresh("r"), self.old[channel]
                     ops.append(AcrossLanes(whole, monoid_of(channel), part))
                     self.old[channel] = whole
-        return ops + [self.store(target) for target in self.stage.targets]
+            if self.inner.column_warps > 1:
+                self.merge(ops)
+        own = [each for each in self.stage.targets if not self.stage.follows(each)]
+        return [*ops, *map(self.store, own), *self.epilogue()]
+
+    def epilogue(self) -> list[Op]:
+        """What follows for each element of the fold, over its blocks once more.
+
+        Where one block is all, what it loaded is still in registers.
+        """
+        ops = [self.store(target) for target in self.stage.epilogue]
+        if not ops:
+            return []
+        fold, choices = self.roles.fold, replace(self.choices, skew="off")
+        assert fold is not None, "an epilogue follows a fold"
+        return [pipelined(fold, self.block, ops, (), (), choices)]
+
+    def merge(self, ops: list[Op]) -> None:
+        """The states of the warps along the fold combined, in the order of their places."""
+        channels = self.stage.channels
+        ops.append(Publish(tuple(self.old[channel] for channel in channels)))
+        total: dict[Chan, Any] = {}
+        for place in range(self.inner.column_warps):
+            part = {channel: self.fresh("r") for channel in channels}
+            empty = (None if self.all_fold else identity(c) for c in channels)
+            pairs = zip(channels, empty, strict=True)
+            ops += [Receive(part[c], self.old[c], place, nothing) for c, nothing in pairs]
+            total = self.combined(ops, total, part) if total else part
+        self.old = total
+
+    @property
+    def all_fold(self) -> bool:
+        """Whether every warp along the fold has an element of it."""
+        fold = self.roles.fold
+        assert fold is not None, "warps along a fold have one"
+        return is_static(self.stage, self.choices) and fold.size >= self.block
+
+    def combined(
+        self, ops: list[Op], one: Mapping[Chan, Any], other: Mapping[Chan, Any]
+    ) -> dict[Chan, Any]:
+        """Two states as one, each channel carried to the bases that both have together."""
+        new: dict[Chan, Any] = {}
+        for channel in self.stage.channels:  # bases stand before what they twist
+            sides = (transported(channel, each, {**each, **new}) for each in (one, other))
+            both = plain(monoid_of(channel), *sides)
+            new[channel] = self.fresh("s")
+            ops.append(Map(new[channel], "rows", both))
+        return new
 
     def store(self, target: Any) -> Store:
         gets = {
@@ -135,15 +185,20 @@ class _Writer:
             for node in subterms(target.expr)
             if node.head == "Get" and node.args[0] is self.stage.state
         }
+        if self.roles.fold is None or self.stage.follows(target):
+            return Store(target, "inner", rewrite(target.expr, gets))
         columns = self.roles.column is not None and self.roles.column in target.axes
-        if self.roles.fold is None:
-            return Store(target, "inner", target.expr)
         return Store(target, "outer" if columns else "rows", rewrite(target.expr, gets))
+
+    @property
+    def block(self) -> int:
+        """Elements of the fold in one round of its loop."""
+        inner = self.inner
+        return inner.column_atoms * inner.column_warps * atom(inner.atom).columns
 
     def loop(self) -> Loop | Sweep:
         fold = self.roles.fold
         assert fold is not None, "only a stage with a fold has a loop"
-        block = self.inner.column_atoms * self.inner.column_warps * atom(self.inner.atom).columns
         ops = self.body()
         carried = tuple(
             (self.old[c], self.new[c])
@@ -153,13 +208,15 @@ class _Writer:
         state = tuple(old for channel, old in self.old.items() if channel not in self.lazy)
         tiles = tiles_of(self.stage)
         if is_static(self.stage, self.choices):
-            return pipelined(fold, block, ops, carried, state, self.choices, tiles)
+            return pipelined(fold, self.block, ops, carried, state, self.choices, tiles)
         extent = part_of_fold(self.stage, self.choices)
         early, plain = (
             [changed(op, lambda expr: assume(expr, held)) for op in ops]  # noqa: B023
             for held in (extent.early, extent.assumed)
         )
-        return swept(fold, block, ops, early, plain, carried, state, self.choices, extent, tiles)
+        return swept(
+            fold, self.block, ops, early, plain, carried, state, self.choices, extent, tiles
+        )
 
     def body(self) -> list[Op]:
         """The operations that merge one block of the fold into the state."""

@@ -19,7 +19,9 @@ from .tile import (
     Loop,
     Map,
     Op,
+    Publish,
     Rebase,
+    Receive,
     RowFold,
     Store,
     Sweep,
@@ -60,6 +62,10 @@ def read_by(op: Op) -> set[Any]:
         return {op.tile}
     if isinstance(op, AcrossLanes):
         return {op.part}
+    if isinstance(op, Publish):
+        return set(op.tiles)
+    if isinstance(op, Receive):
+        return {op.tile}
     if isinstance(op, Rebase):
         return {op.base, op.part, *(v for tile, _, expr in op.moved for v in (tile, *_vars(expr)))}
     if isinstance(op, Contract):

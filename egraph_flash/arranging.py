@@ -1,6 +1,7 @@
-"""How a plan lies on the grid: which axes are packed into rows, and which folds blocks share.
+"""How a plan lies on the grid: which axes are packed into rows, which folds blocks share, and what
+follows a fold in its own kernel.
 
-Both are dials of the term, turned before any stage is scheduled: each setting is a plan of its own,
+All are dials of the term, turned before any stage is scheduled: each setting is a plan of its own,
 and the cheapest one is taken.
 """
 
@@ -22,7 +23,7 @@ from .request import Root
 from .sharing import Cut, passes_over, shared
 from .stages import Stage, split
 
-PLAN_KNOBS = ("PACK", "REDUCE")  # chosen here, and not for a stage
+PLAN_KNOBS = ("PACK", "REDUCE", "EPILOGUE")  # chosen here, and not for a stage
 
 WAVES = (1, 2)  # how many blocks an SM gets by the splits that are tried
 LEAST = 64  # elements of a split that is tried
@@ -39,6 +40,7 @@ class Arrangement:
     roots: tuple[Root, ...]
     knobs: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[Axis, Axis] = field(default_factory=dict)
+    epilogues: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,18 +55,44 @@ class Arranger:
 
     def all(self) -> Iterator[Arrangement]:
         """Every setting that is worth a schedule, or that is pinned."""
+        refused = self.pins.get("EPILOGUE") == "inside"
         for plain in self.packs():
-            yield from self.shares(plain)
+            for each in self.shares(plain):
+                for found in self.endings(each):
+                    refused = False
+                    yield found
+        if refused:
+            wanted = KNOBS["EPILOGUE"].precondition
+            raise ScheduleError(
+                f"pin EPILOGUE=inside: it changes nothing here; it wants: {wanted}; "
+                "the nearest legal value is apart"
+            )
 
     def stages(self, arrangement: Arrangement) -> tuple[Stage, ...]:
-        return split(arrangement.roots, self.taken, self.layouts)
+        return split(arrangement.roots, self.taken, self.layouts, epilogues=arrangement.epilogues)
+
+    # ---- epilogues ---------------------------------------------------------------------------
+
+    def endings(self, each: Arrangement) -> Iterator[Arrangement]:
+        """The arrangement with what follows a fold apart, and inside of its kernel."""
+        pinned = self.pins.get("EPILOGUE")
+        if pinned is not None:
+            KNOBS["EPILOGUE"].parse(pinned)
+        inside = replace(each, epilogues=True, knobs={**each.knobs, "EPILOGUE": "inside"})
+        found = any(stage.epilogue for stage in self.stages(inside))
+        if pinned != "inside":
+            spelled = {**each.knobs, "EPILOGUE": "apart"} if found or pinned else each.knobs
+            yield replace(each, knobs=spelled)
+        if pinned != "apart" and found:
+            yield inside
 
     # ---- rows --------------------------------------------------------------------------------
 
     def packs(self) -> Iterator[Arrangement]:
         for name in self.pins:
-            if name.startswith("PACK@"):
-                raise ScheduleError(f"pin {name}: PACK is chosen for the plan; wants PACK")
+            knob, at, _ = name.partition("@")
+            if at and knob in ("PACK", "EPILOGUE"):
+                raise ScheduleError(f"pin {name}: {knob} is chosen for the plan; wants {knob}")
         pinned = self.pins.get("PACK")
         if pinned is not None:
             KNOBS["PACK"].parse(pinned)
@@ -140,7 +168,7 @@ def _shared(
         if cut is not None:
             roots = tuple(replace(root, expr=shared(root.expr, cut)) for root in roots)
             parts[axis] = cut.part
-    return Arrangement(roots, knobs, parts)
+    return replace(plain, roots=roots, knobs=knobs, parts=parts)
 
 
 def _cut(axis: Axis, value: Reduce) -> Cut | None:

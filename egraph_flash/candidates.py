@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .axes import Axis
+from .carriers import lift_of
 from .choices import Choices
 from .codegen import resources
 from .codegen.atoms import ATOMS, Atom, atom
+from .dtypes import DTYPES
 from .knobs import Tile
 from .roles import Contraction
 from .shapes import loads_of, operand_dtypes, shape_of
@@ -45,8 +47,12 @@ class Candidate:
 
 
 ROW_WARPS, ROW_ATOMS = (1, 2, 4, 8), (1, 2, 4)
-BLOCKS = {"tensor": (16, 32, 64, 128), "fma": (4, 8, 16), "map": (32, 64, 128)}
-DEPTH_STEPS = {"tensor": 4, "fma": 8, "map": 1}
+FOLD_WARPS = (1, 4, 8, 16)  # warps along a fold that contracts nothing
+BLOCKS = {"tensor": (16, 32, 64, 128), "fma": (4, 8, 16)}
+COLUMN_ATOMS = (1, 2, 4, 8)  # of a tile that is only laid out
+WIDEST_BYTES = 16  # that a lane can load at a time
+MOST_ELEMENTS, MOST_WARPS = 64, 16  # of a lane, and of a block, whose tile is only laid out
+DEPTH_STEPS = {"tensor": 4, "fma": 8}
 
 
 def legal_atoms(stage: Stage) -> tuple[Atom, ...]:
@@ -90,8 +96,42 @@ def unchecked(stage: Stage, seeds: Sequence[Tile] = ()) -> list[Candidate]:
 
 
 def _of_atom(stage: Stage, kind: Atom, seeds: Sequence[Tile]) -> Iterator[Candidate]:
-    sums, roles = shape_of(stage), stage.roles
     mine = [seed for seed in seeds if seed.atom == kind.name]
+    return (_laid_out if kind.instruction is None else _contracting)(stage, kind, mine)
+
+
+def _laid_out(stage: Stage, kind: Atom, mine: Sequence[Tile]) -> Iterator[Candidate]:
+    """Tiles that contract nothing: warps down the rows, or along them, whose folds are merged."""
+    axis = stage.roles.inner_columns
+    length = axis.size if axis is not None else 1
+    lane = kind.c.elements
+    usual = lane in (1, _widest(stage))
+    for rows, warps, atoms, columns in itertools.product(
+        _with(ROW_WARPS, (seed.row_warps for seed in mine)),
+        _with(FOLD_WARPS, (seed.column_warps for seed in mine)),
+        _with(ROW_ATOMS, (seed.row_atoms for seed in mine)),
+        _with(COLUMN_ATOMS, (seed.column_atoms for seed in mine)),
+    ):
+        tile = Tile(kind.name, rows, warps, atoms, columns, 1)
+        block = kind.columns * columns * warps
+        many = rows * warps > MOST_WARPS or lane * atoms * columns > MOST_ELEMENTS
+        apart = warps > 1 and max(rows, atoms) > 1
+        empty = block >= 2 * length and max(lane, columns, warps) > 1
+        if any(seed == tile for seed in mine) or (usual and not (many or apart or empty)):
+            outer = replace(tile, column_atoms=1, depth_steps=block)
+            yield _candidate(stage, tile, outer, {})
+
+
+def _widest(stage: Stage) -> int:
+    """How many elements a lane can load at a time, of the narrowest array of a stage."""
+    arrays = [load.args[0] for target in stage.targets for load in loads_of(target.expr)]
+    arrays += [load.args[0] for c in stage.channels for load in loads_of(lift_of(c))]
+    sizes = [DTYPES[array.args[1]].size_bytes for array in arrays]
+    return WIDEST_BYTES // min((size for size in sizes if size > 1), default=4)
+
+
+def _contracting(stage: Stage, kind: Atom, mine: Sequence[Tile]) -> Iterator[Candidate]:
+    sums, roles = shape_of(stage), stage.roles
     row_warps = _with(ROW_WARPS, (seed.row_warps for seed in mine))
     row_atoms = _with(ROW_ATOMS, (seed.row_atoms for seed in mine))
     blocks = _with(
@@ -169,7 +209,8 @@ def why_not(stage: Stage, candidate: Candidate) -> str | None:
     warps = max(inner.warps, outer.warps)
     if warps * 32 > 1024:
         return f"{warps} warps are more than the 32 that a block may have"
-    if outer.column_warps > 1 and (sums.inner or sums.plain or sums.serial):
+    shared = sums.inner or sums.plain or sums.serial
+    if outer.column_warps > 1 and shared and inner.column_warps == 1:
         return "column warps would share rows whose folds are not combined across warps"
     return None
 

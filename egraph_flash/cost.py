@@ -18,10 +18,12 @@ MOST_STRANDS = 4.0  # to choose from; more of them hide no more of what is not t
 class Work:
     """What one stage does, summed over its blocks, and the shape of a block.
 
-    `hbm_bytes` cross the memory bus at least once, `l2_bytes` from the L2 into the SMs; `l1_bytes`
-    are the cache lines that global loads touch, and `shared_bytes` move through shared memory.
-    `loop_bytes` is the code of a loop of which warps fetch `code_bytes` in all. `weights` are how
-    much the blocks have to do, in the order in which they start; empty where all have as much.
+    `hbm_bytes` cross the memory bus at least once, `again_bytes` once more unless the L2 still has
+    them when each block has read `again_after_bytes`; `l2_bytes` go from the L2 into the SMs;
+    `l1_bytes` are the cache lines that global loads touch, and `shared_bytes` move through shared
+    memory. `loop_bytes` is the code of a loop of which warps fetch `code_bytes` in all. `weights`
+    are how much the blocks have to do, in the order in which they start; empty where all have as
+    much.
     `serial_steps` is the longest chain of dependent trips to memory in one block, `chain_clocks`
     what other chains take beside it; `overlap` how many independent strands of work a warp has at
     a time, `spills` whether its registers do not suffice.
@@ -32,6 +34,8 @@ class Work:
     mufu_ops: float = 0.0
     alu_ops: float = 0.0
     hbm_bytes: float = 0.0
+    again_bytes: float = 0.0
+    again_after_bytes: float = 0.0
     l2_bytes: float = 0.0
     l1_bytes: float = 0.0
     shared_bytes: float = 0.0
@@ -149,9 +153,12 @@ def predict(work: Work, machine: Machine) -> Cost:
         "l1": work.l1_bytes / (machine.l1_bytes_per_clock * clocks),
         "shared": work.shared_bytes / (machine.shared_bytes_per_clock * clocks),
         "code": streamed / (machine.code_bytes_per_clock * clocks),
+        "start": work.ctas * machine.start_clocks / clocks,
         "l2": work.l2_bytes / (machine.l2_bytes_per_clock * clocks),
     }
-    hbm_us = work.hbm_bytes / (machine.hbm_gbps * 1e3)
+    in_flight_bytes = work.again_after_bytes * min(resident * machine.sms, work.ctas)
+    again_bytes = work.again_bytes if in_flight_bytes > machine.l2_bytes else 0.0
+    hbm_us = (work.hbm_bytes + again_bytes) / (machine.hbm_gbps * 1e3)
     alone_us = work.serial_steps * machine.step_us + work.chain_clocks / clocks
     chain_us = alone_us * work.ctas / at_once
 

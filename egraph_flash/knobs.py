@@ -140,7 +140,7 @@ KNOBS: dict[str, Knob] = {
             fields={
                 "atom": "bracket",
                 "row_warps": "movement",
-                "column_warps": "movement",
+                "column_warps": "bracket",  # along a fold; else no bit depends on them
                 "row_atoms": "movement",
                 "column_atoms": "bracket",
                 "depth_steps": "bracket",
@@ -158,6 +158,15 @@ KNOBS: dict[str, Knob] = {
             "an operand is read once for each tile of rows, whichever axes they are from",
             off="each axis of the grid by itself",
             on="the elements of a group are rows of one tile, with the rows that there are",
+        ),
+        _words(
+            "EPILOGUE",
+            "movement",
+            "the plan",
+            "values that vary along the axis of a fold of plain tiles, of known length",
+            "what a fold has read need not be read again where it is still at hand",
+            apart="values that follow from a fold in a kernel of their own",
+            inside="in the kernel that folds, from registers where one block is all of the axis",
         ),
         Knob(
             name="REDUCE",

@@ -15,8 +15,8 @@ from .free import free
 from .pipes import operations
 from .roles import Contraction, placeholder, summand
 from .shapes import shape_of
-from .stages import Stage
-from .terms import subterms
+from .stages import Stage, Target
+from .terms import rewrite, subterms
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class Profile:
     tanhs: int
     maxima: int  # channels that fold rows
     sums: int
+    again: tuple[Read, ...]  # what an epilogue reads once more, if it is not at hand
     drifts: bool  # a base that others are kept relative to grows with the fold's own index
 
 
@@ -105,6 +106,14 @@ def profile(stage: Stage) -> Profile:
         tanhs=_by_element(bodies, stage, "Tanh"),
         maxima=sum(monoid_of(channel) == "Max" for channel in sums.plain),
         sums=sum(monoid_of(channel) == "Sum" for channel in sums.plain),
+        again=tuple(
+            read
+            for read in reads
+            if stage.roles.fold in read.axes
+            and any(
+                read.load is node for target in stage.epilogue for node in subterms(target.expr)
+            )
+        ),
         drifts=_drifts(stage),
     )
 
@@ -162,12 +171,20 @@ def _by_element(bodies: list[Any], stage: Stage, head: str) -> int:
 def _bodies(stage: Stage) -> list[Any]:
     if stage.fold is None:
         return [target.expr for target in stage.targets]
-    return [
+    after = [
+        rewrite(target.expr, {node: placeholder(node.args[1]) for node in _channels_read(target)})
+        for target in stage.epilogue
+    ]
+    return after + [
         summand(channel, {base: placeholder(base) for base in bases_of(channel)})
         if monoid_of(channel) == "Sum"
         else lift_of(channel)
         for channel in stage.channels
     ]
+
+
+def _channels_read(target: Target) -> Iterator[Any]:
+    return (node for node in subterms(target.expr) if node.head == "Get")
 
 
 def _outside_sums(expr: Any) -> Iterator[Any]:

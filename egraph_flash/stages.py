@@ -41,7 +41,8 @@ class Stage:
     """One kernel: at most one fold, and the values that follow from it.
 
     The targets read the fold's channels as `Get(state, channel)`; `channels` are those that they
-    read, with their bases before them. A stage without a fold is a map.
+    read, with their bases before them. A stage without a fold is a map. Targets that have the
+    fold's own axis are its epilogue: they follow once the fold is done, element by element.
     """
 
     targets: tuple[Target, ...]
@@ -53,18 +54,31 @@ class Stage:
     def fold(self) -> Axis | None:
         return self.state.args[0] if self.state is not None else None
 
+    def follows(self, target: Target) -> bool:
+        """Whether a target is part of the epilogue."""
+        return self.roles.fold in target.axes
+
+    @property
+    def epilogue(self) -> tuple[Target, ...]:
+        return tuple(filter(self.follows, self.targets))
+
 
 def split(
-    roots: Sequence[Root], taken: Iterable[str], layouts: Mapping[str, Layout] = NO_LAYOUTS
+    roots: Sequence[Root],
+    taken: Iterable[str],
+    layouts: Mapping[str, Layout] = NO_LAYOUTS,
+    *,
+    epilogues: bool = False,
 ) -> tuple[Stage, ...]:
     """The stages that compute `roots` (name, expression, axes in their order, dtype), in order.
 
     Folds that stand at the top of a stored value are passes; reductions in the body of a fold
     stay inside it where they move with its axis, and are passes of their own where they do not.
     `taken` are the names that buffers must not have; `layouts` says of outputs how they lie,
-    where they are not row-major without gaps.
+    where they are not row-major without gaps. With `epilogues`, values that vary along a fold's
+    own axis are computed in its stage, where they can be; else in a stage of their own.
     """
-    splitter = _Splitter({*taken, *(root.name for root in roots)}, layouts)
+    splitter = _Splitter({*taken, *(root.name for root in roots)}, layouts, epilogues)
     for root in roots:
         splitter.store(root)
     return splitter.finish()
@@ -73,8 +87,8 @@ def split(
 class _Splitter:
     """Collects targets, each after the buffers that it reads."""
 
-    def __init__(self, taken: set[str], layouts: Mapping[str, Layout]) -> None:
-        self.taken, self.layouts = taken, layouts
+    def __init__(self, taken: set[str], layouts: Mapping[str, Layout], epilogues: bool) -> None:
+        self.taken, self.layouts, self.epilogues = taken, layouts, epilogues
         self.loads: dict[Term, Any] = {}
         self.pending: list[tuple[Target, State | None]] = []
 
@@ -83,6 +97,8 @@ class _Splitter:
         expr = _replace(expr, _REDUCTIONS, self._pass)
         states = list(dict.fromkeys(get.args[0] for get in _outermost(expr, _REDUCTIONS)))
         fusible = [state for state in states if set(free(expr)) <= _axes_read(expr, state)]
+        if not fusible and self.epilogues:
+            fusible = [state for state in states if _may_follow(expr, state)]
         kept = fusible[-1] if fusible else None
         expr = _replace(
             expr, _REDUCTIONS, lambda get: get if get.args[0] is kept else self.buffer(get)
@@ -202,6 +218,21 @@ def _lifts(channel: Chan) -> tuple[Any, ...]:
     return tuple(lift_of(each) for each in closure((channel,)))
 
 
+def _may_follow(expr: Any, state: State) -> bool:
+    """Whether a value that varies along a fold's axis may be computed where the fold is done: the
+    state gives all its other axes, and is folded of plain tiles that can be read again."""
+    axis, channels = state.args[0].root, _read(expr, state)
+    sums = [red for channel in channels for part in _lifts(channel) for red in _reductions(part)]
+    within = set(free(expr)) <= _axes_read(expr, state) | {axis}
+    axes = tuple(a for a in free(expr) if a is not axis)
+    column = assign_roles(closure(channels), axis, axes).column
+    return within and axis.extent.head == "Known" and column is None and not sums
+
+
+def _reductions(part: Any) -> list[Any]:
+    return list(_outermost(part, _REDUCTIONS))
+
+
 def _read(expr: Any, state: State | None) -> tuple[Chan, ...]:
     gets = (node for node in _outermost(expr, ("Get",)) if node.args[0] is state)
     return tuple(dict.fromkeys(get.args[1] for get in gets))
@@ -226,4 +257,5 @@ def _stage(targets: tuple[Target, ...], state: State | None) -> Stage:
     channels = closure(tuple(read))
     axes = tuple(dict.fromkeys(axis for target in targets for axis in target.axes))
     fold = state.args[0].root if state is not None else None
-    return Stage(targets, state, channels, assign_roles(channels, fold, axes))
+    others = tuple(axis for axis in axes if axis is not fold)
+    return Stage(targets, state, channels, assign_roles(channels, fold, others))

@@ -57,6 +57,7 @@ class Counts:
         )
         handed = elements if self._hands_over() else 0.0
         read, touched, drained = self._read_bytes(rows, columns)
+        again = self._again_bytes(rows) * steps if steps > 1 else 0.0
         ops = flop / FLOP_OF_MMA + (sum(pipes.values()) + handed / 2) / 32 + drained / SHARED_OF_OP
         code = INSTRUCTION_BYTES * ops  # of every warp, each time that it runs it
         blocks = max(ctas * self._warps() * steps, 1.0)
@@ -66,8 +67,10 @@ class Counts:
             mufu_ops=pipes["mufu"],
             alu_ops=pipes["alu"] + handed / 2,  # operands are rounded two at a time
             hbm_bytes=known.hbm_bytes,
-            l2_bytes=ctas * steps * read,
-            l1_bytes=ctas * steps * touched,
+            again_bytes=ctas * again,
+            again_after_bytes=again,
+            l2_bytes=ctas * (steps * read + again),
+            l1_bytes=ctas * (steps * touched + again),
             shared_bytes=self._handoff_bytes(handed) + ctas * steps * drained,
             code_bytes=code,
             loop_bytes=code / blocks * self._group() if self.kind.on_tensor_cores else 0.0,
@@ -77,8 +80,8 @@ class Counts:
             producer_warps=self._producers(),
             registers_per_thread=self._registers(),
             shared_bytes_per_cta=self._arena.size_bytes,
-            serial_steps=self._serial_steps(steps),
-            chain_clocks=steps * MOVE_CLOCKS if self._moves_always() and known.rescaled else 0.0,
+            serial_steps=self._serial_steps(steps) + (steps if again else 0.0),
+            chain_clocks=self._chain_clocks(steps),
             overlap=self._overlap(),
             spills=self._need > self._most_registers(),
         )
@@ -136,6 +139,13 @@ class Counts:
 
     def _producers(self) -> int:
         return PRODUCER_THREADS // 32 if self.choices.roles == "producer" else 0
+
+    def _chain_clocks(self, steps: float) -> float:
+        """What a block waits for beside memory: bases that move, and states that are merged."""
+        moves = self._moves_always() and profile(self.stage).rescaled
+        warps = self.candidate.inner.column_warps if self.stage.fold is not None else 1
+        merges = len(self.stage.channels) * warps if warps > 1 else 0
+        return (steps * MOVE_CLOCKS if moves else 0.0) + merges * MERGE_CLOCKS
 
     def _hands_over(self) -> bool:
         return shape_of(self.stage).hands_over and self.kind.on_tensor_cores
@@ -235,6 +245,14 @@ class Counts:
                     touched_bytes += 0.0 if boxed else block
         return read_bytes, touched_bytes, drained_bytes
 
+    def _again_bytes(self, rows: int) -> float:
+        """Bytes that the epilogue of a block reads in one round."""
+        extent = {self.stage.roles.row: rows, self.stage.roles.fold: self.candidate.block}
+        return sum(
+            read.size_bytes * math.prod(min(extent.get(a, 1), a.size) for a in read.axes)
+            for read in profile(self.stage).again
+        )
+
     def _residence(self, read: Read) -> SlabLayout | Literal["global", "register"]:
         """Where fragments of an array come from."""
         if self.kind.on_tensor_cores:
@@ -280,8 +298,8 @@ class Counts:
 
     def _line_share(self, read: Read) -> float:
         """Of each line that a load touches, the bytes that its warp uses."""
-        if self.kind.instruction is None:
-            return LINE_BYTES  # a warp lies along a row
+        if self.kind.instruction is None:  # a warp lies along a row
+            return min(LINE_BYTES, 32.0 * self.kind.c.elements * read.size_bytes)
         if not self.kind.on_tensor_cores:
             return 16.0  # each lane has a row of its own, or all share one element
         if read.part == "tile":
@@ -299,6 +317,7 @@ INSTRUCTION_BYTES = 16
 FLOP_OF_MMA = 2 * 16 * 8 * 16
 SHARED_OF_OP = 512  # bytes that one instruction of a warp takes from a slab
 MOVE_CLOCKS = 150.0  # of a base: two exchanges, the exp of a difference, a product; about so many
+MERGE_CLOCKS = 30.0  # of one channel of one warp: its word arrives, a factor, a sum; about so many
 SHUFFLE_OPS = 4.0  # two exchanges and two operations, for each lane that holds a row
 RING_WAIT = 0.05  # of a trip: the barrier of a slot that is full already
 LINE_BYTES = 128.0

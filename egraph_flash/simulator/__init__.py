@@ -28,7 +28,7 @@ A kernel is accepted if, on every path of "happens before", not only in the orde
   Waits follow the phases: parity 0, 1, 0, …, and 1 passes at once on a fresh barrier; no thread
   waits twice for a phase; a phase may end only after all who waited for the one before it have
   seen that. expect_tx names exactly the bytes that come in the phase, fill included;
-- plain stores and loads of what a bulk copy overwrites need fence.proxy.async and a barrier between;
+- between plain accesses and a bulk copy that overwrites stand fence.proxy.async and a barrier;
 - a bar.arrive follows, by way of other barriers, the meeting in which the warp counted before.
 
 What only one lane of a warp did is known to others through that lane's arrivals if it is always

@@ -214,7 +214,7 @@ class RaceLog:
             ordered = not unordered[row, column, cell, reader]
             missing = "a fence.proxy.async" if ordered else "a barrier"
             self._object(
-                rows, late.any(axis=3), where,
+                rows, np.asarray(late.any(axis=3)), where,
                 f"race in shared memory: write without {missing} after the read by warp "
                 f"{int(reader)}{who}",
             )  # fmt: skip
@@ -222,8 +222,8 @@ class RaceLog:
     def _unordered(
         self, reads: Array, block: Array, warp: Array, lane: Array, *, fenced: bool
     ) -> Array:
-        """Which reads `[rows, n, cells, warps]` these lanes do not know to be done; `fenced`: to lie
-        before a fence between the proxies."""
+        """Which reads `[rows, n, cells, warps]` these lanes do not know to be done; or, `fenced`,
+        to lie before a fence between the proxies."""
         clocks = self.clocks
         reader = np.arange(self.batch.warps_per_block)
         at = (block[:, None, None, None], warp[:, None, None, None], lane[None, :, None, None])
