@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from egraph_flash import runtime
@@ -18,7 +17,6 @@ from tests.support.last_block import (
     ROWS,
     LastBlock,
 )
-from tests.support.small_kernels import run_body, run_body_on_gpu
 
 SEEDS = range(24)
 kernels = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
@@ -108,101 +106,6 @@ def test_an_objection_names_line_term_and_threads() -> None:
     assert "ld.global.f32 %f3, [%rd11];, of term: the sum of the parts" in said
 
 
-def test_a_counter_holds_a_value_and_may_be_written() -> None:
-    add = "atom.relaxed.gpu.global.add.u32 %r1, [%rd0], 1;\nret;"
-    x = np.zeros(1, np.uint32)
-    with pytest.raises(
-        SimulationError, match="read of byte 0 of buffer 'x', which nothing has written"
-    ):
-        run_body(add, {"x": x}, uninitialised=["x"])
-    with pytest.raises(SimulationError, match="misaligned: 4 bytes at byte 2"):
-        run_body(add.replace("[%rd0]", "[%rd0+2]"), {"x": np.zeros(2, np.uint32)})
-    with pytest.raises(SimulationError, match="out of bounds: 4 bytes at byte 4"):
-        run_body(add.replace("[%rd0]", "[%rd0+4]"), {"x": x})
-    x.flags.writeable = False
-    with pytest.raises(SimulationError, match="atomic on buffer 'x', which is read-only"):
-        run_body(add, {"x": x})
-
-
-TURNS = """
-    setp.lt.u32 %p0, %r100, 40;
-    @%p0 atom.relaxed.gpu.global.add.u32 %r1, [%rd0], 3;
-    @%p0 st.global.u32 [%rd51], %r1;
-    ret;
-"""
-
-
-def test_threads_take_turns_in_an_order_that_the_seed_picks() -> None:
-    """Each finds what the one before it left, in one instruction too; others find nothing."""
-    orders = set()
-    for seed in range(6):
-        x, y = np.full(1, 7, np.uint32), np.zeros(3 * 64, np.uint32)
-        total = run_body(TURNS, {"x": x, "y": y}, block=64, grid=3, seed=seed).total
-        found = y.reshape(3, 64)[:, :40].ravel()
-        assert sorted(found) == list(range(7, 7 + 3 * 120, 3))
-        assert x[0] == 7 + 3 * 120
-        assert (total.atomics, total.classes["atomic"], total.lsu) == (120, 6, 6)
-        orders.add(found.tobytes())
-    assert len(orders) == 6
-
-
-EACH = """
-    st.global.u32 [%rd50], %r103;
-    fence.acq_rel.gpu;
-    atom.relaxed.gpu.global.inc.u32 %r1, [%rd1], 95;
-    fence.acq_rel.gpu;
-    setp.ne.u32 %p0, %r1, 95;
-    @%p0 ret;
-    mov.u32 %r2, 0;
-    mov.u32 %r3, 0;
-    loop:
-    mul.wide.u32 %rd9, %r2, 4;
-    add.u64 %rd9, %rd0, %rd9;
-    ld.global.u32 %r4, [%rd9];
-    add.u32 %r3, %r3, %r4;
-    add.u32 %r2, %r2, 1;
-    setp.lt.u32 %p1, %r2, 96;
-    @%p1 bra loop;
-    st.global.u32 [%rd2], %r3;
-    ret;
-"""
-
-
-def test_every_thread_may_come_for_itself() -> None:
-    """No barrier: the last of all threads knows of each what that one released."""
-    for seed in range(6):
-        buffers = {"x": np.zeros(96, np.uint32), "n": np.zeros(1, np.uint32)}
-        buffers["y"] = np.zeros(1, np.uint32)
-        run_body(EACH, buffers, grid=3, seed=seed, uninitialised=["x", "y"])
-        assert buffers["y"][0] == 95 * 96 // 2
-        for part in EACH.split("fence.acq_rel.gpu;")[1:]:
-            without = EACH.replace("fence.acq_rel.gpu;" + part, part)
-            with pytest.raises(SimulationError, match="race between blocks in buffer 'x'"):
-                run_body(without, buffers, grid=3, seed=seed)
-
-
-AFTER = """
-    {early}
-    atom.acq_rel.gpu.global.add.u32 %r1, [%rd1], 1;
-    {late}
-    setp.eq.u32 %p0, %r1, 0;
-    @%p0 ret;
-    ld.global.u32 %r2, [%rd0];
-    ld.global.u32 %r3, [%rd0+4];
-    ret;
-"""
-WRITES = "st.global.u32 [%rd50], %r103;"
-
-
-def test_what_comes_after_a_release_is_not_told() -> None:
-    """Of two blocks of one thread, the second reads what both wrote, before their turn or after."""
-    for seed in range(6):
-        buffers = {"x": np.zeros(2, np.uint32), "n": np.zeros(1, np.uint32)}
-        run_body(AFTER.format(early=WRITES, late=""), buffers, block=1, grid=2, seed=seed)
-        with pytest.raises(SimulationError, match="race between blocks in buffer 'x'"):
-            run_body(AFTER.format(early="", late=WRITES), buffers, block=1, grid=2, seed=seed)
-
-
 @pytest.mark.parametrize("target", ["sm_90", "sm_120"])
 def test_the_assembler_takes_them(target: str) -> None:
     for kernel in KERNELS:
@@ -215,10 +118,3 @@ def test_last_blocks_on_the_gpu(kernel: LastBlock) -> None:
     buffers = kernel.on_gpu()
     assert buffers["y"].tobytes() == kernel.wanted().tobytes()
     assert not buffers["counter"].any()
-
-
-@pytest.mark.gpu
-def test_turns_on_the_gpu() -> None:
-    x, y = np.full(1, 7, np.uint32), np.zeros(3 * 64, np.uint32)
-    run_body_on_gpu(TURNS, {"x": x, "y": y}, block=64, grid=3)
-    assert sorted(y.reshape(3, 64)[:, :40].ravel()) == list(range(7, 7 + 3 * 120, 3))
