@@ -68,7 +68,8 @@ def schedule(
     planned: list[Scheduled] = []
     refusals: dict[str, ScheduleError] = {}
     for index, stage in enumerate(stages):
-        search = _Search(stage, index, names[index], given, machine)
+        before = planned[-1] if stage.joins else None
+        search = _Search(stage, index, names[index], given, machine, before)
         planned.append(search.best())
         refusals |= {name: search.refusals[name] for name in common & set(search.refusals)}
         common -= search.honoured
@@ -90,12 +91,15 @@ class _Search:
         names: Mapping[Axis, str],
         given: Mapping[str, Any],
         machine: Machine,
+        before: Scheduled | None,
     ) -> None:
         self.stage, self.names, self.machine = stage, names, machine
         self.tiles = tile_pins(given, names)
         self.named, self.common = own_pins(given, index, stage)
         seeds = [value for name, value in given.items() if name.split("@")[0] == "TILE"]
         self.laid_out = candidates(stage, seeds)
+        if before is not None:
+            self.laid_out = _of_warps(before.candidate.warps, self.laid_out, stage)
         self.honoured: set[str] = set()
         self.refusals: dict[str, ScheduleError] = {}
 
@@ -111,7 +115,10 @@ class _Search:
         return Scheduled(self.stage, *legal[chosen], costs[chosen])
 
     def cost(self, option: Option) -> Cost:
-        return predict(work_of(self.stage, *option), self.machine)
+        cost = predict(work_of(self.stage, *option), self.machine)
+        if not self.stage.joins:
+            return cost
+        return replace(cost, total_us=cost.total_us - cost.launch_us, launch_us=0.0)
 
     def reordered(self, found: Sequence[Option]) -> Iterator[Option]:
         """The same with their row tiles in other orders, where that matters and is not pinned."""
@@ -167,6 +174,17 @@ class _Search:
         pins = {**self.named, **common}
         first = options(self.stage, kept[:1], pins, self.machine)
         return bool(first or options(self.stage, kept, pins, self.machine))
+
+
+def _of_warps(warps: int, found: Sequence[Candidate], stage: Stage) -> list[Candidate]:
+    """The geometries that blocks of so many warps can take up."""
+    kept = [candidate for candidate in found if candidate.warps == warps]
+    if not kept:
+        raise ScheduleError(
+            f"the stage that takes up {stage.fold} has no tile of the {warps} warps of the blocks "
+            "that store what it folds; the nearest legal value is REDUCE without /last"
+        )
+    return kept
 
 
 def _values(

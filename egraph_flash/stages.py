@@ -41,13 +41,16 @@ class Stage:
     """One kernel: at most one fold, and the values that follow from it.
 
     The targets read the fold's channels as `Get(state, channel)`; `channels` are those that they
-    read, with their bases before them. A stage without a fold is a map.
+    read, with their bases before them. A stage without a fold is a map. One that `joins` runs in
+    the launch of the one before it, which is `followed` (joining.py).
     """
 
     targets: tuple[Target, ...]
     state: State | None
     channels: tuple[Chan, ...]
     roles: Roles
+    followed: bool = False
+    joins: bool = False
 
     @property
     def fold(self) -> Axis | None:

@@ -230,6 +230,13 @@ def test_every_read_comes_before_a_write() -> None:
     check(lines(zero, f"@%p1 {read}", f"@%p2 {read}", come), RACE)
 
 
+def test_a_read_after_another_block_s_stands_for_both() -> None:
+    """The first block reads a word and tells; the second reads it then, and may write it."""
+    read, store = "ld.global.u32 %r7, [%rd0];", "st.global.u32 [%rd0], %r7;"
+    again = "atom.acq_rel.gpu.global.add.u32 %r2, [%rd1+4], 1;\nsetp.ne.u32 %p0, %r2, 1;\n@%p0 ret;"
+    check(lines(ARRIVE, f"setp.eq.u32 %p1, %r1, 0;\n@%p1 {read}", again, read, store), grid=2)
+
+
 def test_reads_of_several_lanes_come_before_a_write() -> None:
     """Lane 1 reads what lane 0 reads after it; lane 0 tells of its own."""
     lanes = "setp.eq.u32 %p1, %r100, 0;\nsetp.eq.u32 %p2, %r100, 1;\nmov.u32 %r1, 0;"
