@@ -99,7 +99,11 @@ class _Search:
         seeds = [value for name, value in given.items() if name.split("@")[0] == "TILE"]
         self.laid_out = candidates(stage, seeds)
         if before is not None:
-            self.laid_out = _of_warps(before.candidate.warps, self.laid_out, stage)
+            asked = matching(self.laid_out, self.tiles, names)
+            kept = [c for c in self.laid_out if c.warps == before.candidate.warps]
+            if not kept or (asked and not any(c in kept for c in asked)):
+                raise _unlike(stage, before.candidate.warps)
+            self.laid_out = kept
         self.honoured: set[str] = set()
         self.refusals: dict[str, ScheduleError] = {}
 
@@ -176,15 +180,12 @@ class _Search:
         return bool(first or options(self.stage, kept, pins, self.machine))
 
 
-def _of_warps(warps: int, found: Sequence[Candidate], stage: Stage) -> list[Candidate]:
-    """The geometries that blocks of so many warps can take up."""
-    kept = [candidate for candidate in found if candidate.warps == warps]
-    if not kept:
-        raise ScheduleError(
-            f"the stage that takes up {stage.fold} has no tile of the {warps} warps of the blocks "
-            "that store what it folds; the nearest legal value is REDUCE without /last"
-        )
-    return kept
+def _unlike(stage: Stage, warps: int) -> ScheduleError:
+    return ScheduleError(
+        f"TILE: the stage that takes up {stage.fold} has no tile, or none that is pinned, of the "
+        f"{warps} warps of the blocks that store what it folds; the nearest legal value is one of "
+        f"{warps} warps, or REDUCE without /last"
+    )
 
 
 def _values(

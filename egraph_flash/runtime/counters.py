@@ -1,8 +1,9 @@
 """Where blocks of a launch count themselves: words that are zero before each launch and after it.
 
 Launches on one stream follow each other, so that all kernels share what a stream has; they leave
-it as they found it, and it is never freed, since a captured graph may hold its address. A graph may
-not be replayed while other work is under way on the stream that it was captured on.
+it as they found it, and it is never freed, since a captured graph may hold its address. So a first
+call stands before a capture, as it does to load the module, and a graph may not be replayed while
+other work is under way on the stream that it was captured on.
 """
 
 from __future__ import annotations
