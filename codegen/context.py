@@ -34,6 +34,7 @@ class Context:
     builder: Builder
     choices: Choices = PLAIN
     arena: Arena | None = None
+    stored_now: bool = False  # whether what it loads may be stored in the same launch
     barrier_threads: int | None = None
     tile_number: Register | None = None
     second_of_pair: Register | None = None  # 1 while a block works on the second of two row tiles

@@ -9,13 +9,16 @@ from typing import Any
 from ..absence import Kinds, absence_of
 from ..axes import extent_of
 from ..dtypes import DTYPES
+from ..errors import ScheduleError
+from ..joining import common_axes
 from ..layouts import alignment_of, strides_of
 from ..machines import machine
 from ..open_plan import OpenBuffer, OpenLaunch, OpenPlan
 from ..plan import Role
 from ..scheduling import Scheduled
 from ..terms import subterms
-from .arena import arena
+from .arena import Arena, arena
+from .last_block import Following, counter_of
 from .lowering import Lowered, lower
 from .ptx import PTX_VERSION, Module
 from .ptx_text import emit
@@ -35,30 +38,22 @@ class Generated:
 def generate(stages: Sequence[Scheduled], inputs: Sequence[Any], target: str) -> Generated:
     """The PTX module and launches of the stages, which read `inputs` (their `Array` terms)."""
     absent: dict[str, Kinds] = {}
-    programs: list[TileProgram] = []
+    programs = [_program(index, each) for index, each in enumerate(stages)]
     lowered: list[Lowered] = []
+    counters: list[Any] = []
     for index, each in enumerate(stages):
-        program = tile_program(
-            each.stage,
-            f"stage{index}",
-            each.candidate.inner,
-            each.candidate.outer,
-            each.candidate.depth_steps,
-            each.choices,
-        )
-        programs.append(program)
-        memory = arena(
-            each.stage,
-            each.candidate.inner,
-            each.candidate.outer,
-            each.choices,
-        )
-        lowered.append(lower(program, memory, absent, _residency(each, target)))
-        for made in each.stage.targets:
-            known = {
-                t.array: absent[t.name] for s in stages for t in s.stage.targets if t.name in absent
-            }
-            absent[made.name] = absence_of(made.expr, known)
+        residency = _residency(each, target)
+        if each.stage.followed:
+            name = _fresh(f"arrived{index}", stages, inputs)
+            after = _following(each, stages[index + 1], programs[index + 1], name)
+            counters.append(after.counter)
+            _note(absent, each, stages)
+            lowered.append(lower(programs[index], _arena(each), absent, residency, after))
+        else:
+            if not each.stage.joins:
+                lowered.append(lower(programs[index], _arena(each), absent, residency))
+            _note(absent, each, stages)
+    _check_shared(lowered, target)
     module = Module(PTX_VERSION, target, tuple(each.entry for each in lowered))
     buffers = (
         *(_buffer(array, "input") for array in inputs),
@@ -67,11 +62,58 @@ def generate(stages: Sequence[Scheduled], inputs: Sequence[Any], target: str) ->
             for each in stages
             for made in each.stage.targets
         ),
+        *(_buffer(array, "counter") for array in counters),
     )
     plan = OpenPlan(
         emit(module), target, tuple(map(_launch, lowered)), buffers, _hints(stages, inputs)
     )
     return Generated(plan, tuple(programs))
+
+
+def _program(index: int, each: Scheduled) -> TileProgram:
+    inner, outer = each.candidate.inner, each.candidate.outer
+    steps = each.candidate.depth_steps
+    return tile_program(each.stage, f"stage{index}", inner, outer, steps, each.choices)
+
+
+def _arena(each: Scheduled) -> Arena:
+    return arena(each.stage, each.candidate.inner, each.candidate.outer, each.choices)
+
+
+def _following(each: Scheduled, then: Scheduled, program: TileProgram, name: str) -> Following:
+    """What the last blocks of a stage do, with the counter that tells them."""
+    common = common_axes(each.stage, then.stage)
+    return Following(program, _arena(then), common, counter_of(name, common))
+
+
+def _fresh(name: str, stages: Sequence[Scheduled], inputs: Sequence[Any]) -> str:
+    """A name that no array has."""
+    taken = {str(array.args[0]) for array in inputs}
+    taken |= {made.name for each in stages for made in each.stage.targets}
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _note(absent: dict[str, Kinds], each: Scheduled, stages: Sequence[Scheduled]) -> None:
+    """What a mask removed of what a stage stores."""
+    for made in each.stage.targets:
+        known = {
+            t.array: absent[t.name] for s in stages for t in s.stage.targets if t.name in absent
+        }
+        absent[made.name] = absence_of(made.expr, known)
+
+
+def _check_shared(lowered: Sequence[Lowered], target: str) -> None:
+    """Two stages of one launch have shared memory side by side."""
+    most = machine(target).shared_bytes_per_cta
+    for each in lowered:
+        if each.shared_bytes > most:
+            raise ScheduleError(
+                f"{each.entry.name}: it needs {each.shared_bytes} shared bytes with what its last "
+                f"block does, more than the {most} that a block of {target} may have; the nearest "
+                "legal value is REDUCE without /last"
+            )
 
 
 def _residency(each: Scheduled, target: str) -> Residency:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ..axes import Axis, extent_of
@@ -18,14 +20,19 @@ from .tile import Contract, TileProgram
 from .values import Value
 from .walking import walk
 
+NONE: Mapping[Axis, Value] = MappingProxyType({})
+
 
 class Layout:
     """The grid of a tile program: row tiles, column tiles and batch axes, rows fastest.
 
-    Making one emits this block's place in the grid, and binds its index of each batch axis.
+    Making one emits this block's place in the grid, and binds its index of each batch axis but
+    those `known`, of which the grid has none.
     """
 
-    def __init__(self, ctx: Context, program: TileProgram) -> None:
+    def __init__(
+        self, ctx: Context, program: TileProgram, known: Mapping[Axis, Value] = NONE
+    ) -> None:
         self.ctx, self.builder, self.program = ctx, ctx.builder, program
         self.roles = program.roles
         self.warps = program.warps
@@ -41,10 +48,13 @@ class Layout:
             extent, per = self.factors[0]
             self.factors = ((extent, 2 * per), *self.factors[1:])
         with self.builder.of("the block's place in the grid"):
-            self.counts = [self._tiles(axis, per) for axis, per in parts]
+            self.counted = [
+                (axis, 1 if axis in known else self._tiles(axis, per)) for axis, per in parts
+            ]
+            self.counts = [count for _, count in self.counted]
             self.row_tile, self.column_tile, *indices = self._place(self.counts)
         for axis, index in zip(batch, indices, strict=True):
-            self.ctx.grid[axis] = Value("scalar", "s32", (index,), 0)
+            self.ctx.grid[axis] = known.get(axis) or Value("scalar", "s32", (index,), 0)
 
     def blocks(self) -> Register | int:
         """How many tiles there are in all."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from ..absence import NOWHERE, ZERO, Kinds, absence_of, identity_kinds
+from ..axes import Axis
 from ..notation import pretty
 from ..open_plan import OpenArgument, Tiles
 from ..plan import Dim3, Pointer
@@ -20,7 +22,8 @@ from .contraction import contract
 from .expression import compute, real, truth
 from .folds import fold_across, fold_lanes, fold_rows, inner_fold
 from .frames import Frame, Side
-from .layout import Layout
+from .last_block import Following, Remaining, following_offset, only_the_last
+from .layout import NONE, Layout
 from .merging import publish, receive
 from .operands import select
 from .peephole import paired
@@ -52,6 +55,9 @@ from .turns import begin_turns, own_turn
 from .values import Value
 from .walking import walk
 
+NOTHING: Mapping[str, int] = MappingProxyType({})
+NOT_LAST = "not_last"  # where blocks go that others come after
+
 
 @dataclass(frozen=True)
 class Lowered:
@@ -69,36 +75,65 @@ class Lowered:
 
 
 def lower(
-    program: TileProgram, arena: Arena, absent: Mapping[str, Kinds], residency: Residency
+    program: TileProgram,
+    arena: Arena,
+    absent: Mapping[str, Kinds],
+    residency: Residency,
+    after: Following | None = None,
 ) -> Lowered:
     """The instructions of a tile program, its shared memory laid out as `arena` says.
 
-    `absent` tells which buffers hold masked elements.
+    `absent` tells which buffers hold masked elements. What comes `after` it, the last of the
+    blocks that belong together does.
     """
-    return _Kernel(program, arena, absent, residency).finish()
+    kernel = _Kernel(program, arena, absent, residency)
+    kernel.emit_all()
+    if after is None:
+        return kernel.finish()
+    kernel.ctx.pointers[after.counter_name] = f"p_{after.counter_name}"
+    known = only_the_last(kernel.ctx, kernel.layout, after, NOT_LAST)
+    before = kernel.builder.root.executed()
+    last = _Kernel(after.program, after.arena, absent, residency, kernel, known)
+    last.emit_all()
+    kernel.builder.mark(NOT_LAST)
+    return kernel.finish(last, before)
 
 
 class _Kernel:
+    """A tile program being lowered; one that a last block works on comes after `first`."""
+
     def __init__(
-        self, program: TileProgram, arena: Arena, absent: Mapping[str, Kinds], residency: Residency
+        self,
+        program: TileProgram,
+        arena: Arena,
+        absent: Mapping[str, Kinds],
+        residency: Residency,
+        first: _Kernel | None = None,
+        known: Mapping[Axis, Value] = NONE,
     ) -> None:
         self.program, self.roles, self.arena = program, program.roles, arena
         self.residency = residency
         self.choices = program.choices
         self.arrays = _arrays(program)
         self.ctx = Context(
-            Builder(),
+            Builder() if first is None else first.builder,
+            stored_now=first is not None,
             choices=program.choices,
             pointers={name: f"p_{name}" for name in self.arrays},
             absent={array: absent.get(name, NOWHERE) for name, array in self.arrays.items()},
             arena=arena,
         )
+        if first is not None:
+            self.ctx.given, self.ctx.maps = first.ctx.given, first.ctx.maps
+            if arena.size_bytes:
+                offset = following_offset(first.arena, arena)
+                self.ctx.parts["shared"] = self.builder.op("add_u32", first.ctx.shared, offset)
         self.published: dict[Any, int] = {}
         self.let_go: Callable[[], None] = lambda: None
         self.at_end: Callable[[], None] = lambda: None
         begin_turns(self.ctx, program.warps)
-        self.tiles = self.in_turn()
-        self.layout = Layout(self.ctx, program)
+        self.tiles = self.in_turn() if first is None else Remaining(self.ctx)
+        self.layout = Layout(self.ctx, program, known)
         if self.choices.roles == "producer":
             self.ctx.barrier_threads = 32 * self.layout.warps
         self.upper_half = self.ctx.half if self.choices.drain.matrices == 4 else None
@@ -115,7 +150,8 @@ class _Kernel:
 
     # ---- operations ------------------------------------------------------------------------------
 
-    def finish(self) -> Lowered:
+    def emit_all(self) -> None:
+        """All operations, and the way to the next tile."""
         with self.builder.of("the block's first row and column"):
             self.outer = Frame(self.layout.row_side(), self.layout.column_side())
         self.inner = self.outer
@@ -124,18 +160,26 @@ class _Kernel:
             self.emit(op)
         if self.tiles is not None:
             self.tiles.next(self.layout, self.let_go, self.at_end)
+
+    def finish(self, last: _Kernel | None = None, before: Mapping[str, int] = NOTHING) -> Lowered:
+        """The kernel; `before` a `last` stage, all blocks execute so many instructions."""
         self.builder.put("ret")
-        if self.upper_half is not None:
-            paired(self.builder, self.upper_half)
+        for each in (self, last):
+            if each is not None and each.upper_half is not None:
+                paired(self.builder, each.upper_half)
         threads = self.threads
         block = (threads, 1, 1)
+        pointers, shared_bytes = dict(self.ctx.pointers), self.arena.size_bytes
+        if last is not None:
+            pointers |= last.ctx.pointers
+            shared_bytes = following_offset(self.arena, last.arena) + last.arena.size_bytes
         maps = [
             Param("b8", name, MAP_BYTES, MAP_ALIGNMENT_BYTES) for name in self.ctx.maps.values()
         ]
         entry = Entry(
             name=self.program.name,
             params=(
-                *(Param("u64", name) for name in self.ctx.pointers.values()),
+                *(Param("u64", name) for name in pointers.values()),
                 *self.ctx.given.values(),
                 *maps,
             ),
@@ -148,9 +192,9 @@ class _Kernel:
             entry,
             tiles=self.grid(),
             block=block,
-            arguments=(*map(Pointer, self.arrays), *self.ctx.given, *self.ctx.maps),
-            shared_bytes=self.arena.size_bytes,
-            instructions=self.executed(threads),
+            arguments=(*map(Pointer, pointers), *self.ctx.given, *self.ctx.maps),
+            shared_bytes=shared_bytes,
+            instructions=self.executed(threads, last, before),
         )
 
     @property
@@ -159,11 +203,19 @@ class _Kernel:
         copying = PRODUCER_THREADS if self.choices.roles == "producer" else 0
         return 32 * self.layout.warps + copying
 
-    def executed(self, threads: int) -> dict[str, float]:
+    def executed(
+        self, threads: int, last: _Kernel | None, before: Mapping[str, int]
+    ) -> dict[str, float]:
         """What a warp executes on average; warps that only copy execute next to nothing."""
+        counted: dict[str, float] = dict(self.builder.root.executed())
+        if last is not None:  # of a last block's work, each of those that came has a part
+            parts = max(last.roles.fold.size if last.roles.fold is not None else 1, 1)
+            counted = {
+                name: before.get(name, 0) + (count - before.get(name, 0)) / parts
+                for name, count in counted.items()
+            }
         share = 32 * self.layout.warps / threads
-        counted = self.builder.root.executed().items()
-        return {name: count * share if share < 1 else count for name, count in counted}
+        return {name: count * share if share < 1 else count for name, count in counted.items()}
 
     def most_registers(self, threads: int) -> int | None:
         """None where warps change how many they have: the block's threads then bound them."""

@@ -316,8 +316,10 @@ def load_run(ctx: Context, run: list[Element], dtype: Dtype) -> list[Word]:
         for register in registers:
             b.move(register, 0.0 if kind == "f32" else 0)
     vector = f"v{count}_" if count > 1 else ""
+    narrow = kind in ("u8", "u16")  # of booleans, which no kernel stores
+    cached = "" if ctx.stored_now and not narrow else "nc_"
     b.put(
-        f"ld_global_nc_{vector}{kind}",
+        f"ld_global_{cached}{vector}{kind}",
         guard=predicate,
         d=registers if count > 1 else registers[0],
         a=Address(run[0].base, run[0].offset_bytes),

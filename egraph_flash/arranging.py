@@ -15,6 +15,7 @@ from typing import Any
 from .axes import Axis
 from .choices import Reduce
 from .errors import ScheduleError
+from .joining import joined
 from .knobs import KNOBS, knob_of
 from .layouts import Layout
 from .machines import Machine
@@ -34,13 +35,15 @@ TILE_ROWS = 16  # of the smallest tile, for an estimate of how many blocks there
 class Arrangement:
     """A setting of the dials: the roots that it makes, and the knobs that say so.
 
-    `parts` has the axis of one part's elements for each axis that is shared.
+    `parts` has the axis of one part's elements for each axis that is shared; `taken_up` are the
+    axes over whose parts a last block folds.
     """
 
     roots: tuple[Root, ...]
     knobs: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[Axis, Axis] = field(default_factory=dict)
     epilogues: bool = False
+    taken_up: frozenset[Axis] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,8 @@ class Arranger:
             )
 
     def stages(self, arrangement: Arrangement) -> tuple[Stage, ...]:
-        return split(arrangement.roots, self.taken, self.layouts, epilogues=arrangement.epilogues)
+        stages = split(arrangement.roots, self.taken, self.layouts, epilogues=arrangement.epilogues)
+        return joined(stages, arrangement.taken_up)
 
     # ---- epilogues ---------------------------------------------------------------------------
 
@@ -161,14 +165,21 @@ def _shared(
     plain: Arrangement, reduces: Mapping[Axis, Reduce], pinned: Collection[Axis]
 ) -> Arrangement:
     roots, parts, knobs = plain.roots, dict(plain.parts), dict(plain.knobs)
+    taken_up: set[Axis] = set()
     for axis, value in reduces.items():
         if axis in pinned or value.splits > 1:
             knobs[f"REDUCE@{axis.name}"] = value
         cut = _cut(axis, value)
         if cut is not None:
+            before = _passes(roots)
             roots = tuple(replace(root, expr=shared(root.expr, cut)) for root in roots)
             parts[axis] = cut.part
-    return replace(plain, roots=roots, knobs=knobs, parts=parts)
+            taken_up |= _passes(roots) - before - {cut.part} if value.last else set()
+    return replace(plain, roots=roots, knobs=knobs, parts=parts, taken_up=frozenset(taken_up))
+
+
+def _passes(roots: Sequence[Root]) -> set[Axis]:
+    return {axis for root in roots for axis in passes_over(root.expr)}
 
 
 def _cut(axis: Axis, value: Reduce) -> Cut | None:
@@ -189,6 +200,8 @@ def _is_legal(axis: Axis, value: Reduce, stages: Sequence[Stage]) -> bool:
     """Whether a fold over an axis can be split like this."""
     if value == Reduce(1):
         return True
+    if value.last and _cut(axis, value) is None:
+        return False
     if axis.extent.head != "Known":
         return not value.size and not _has_values(axis, stages)
     return (bool(value.size) or _parts(axis, value) == value.splits) and (
@@ -211,11 +224,14 @@ def _refusal(axis: Axis, value: Reduce, stages: Sequence[Stage]) -> str | None:
     if _is_legal(axis, value, stages):
         return None
     name = axis.name
+    if value.last and _cut(axis, value) is None:
+        plain = replace(value, last=False)
+        return f"all of {name!r} is one part, and none is last; the nearest legal value is {plain}"
     if axis.extent.head != "Known" and value.size:
         parts = max(-(-axis.size // value.size), 1)
         return (
             f"axis {name!r} has no length before a call, so that the number of parts has to be "
-            f"given; the nearest legal value is g{parts}"
+            f"given; the nearest legal value is {Reduce(parts, 0, value.last)}"
         )
     if axis.extent.head != "Known":
         what = f"a pass of its own has a value for each element of {name!r}, which is open"
@@ -226,7 +242,7 @@ def _refusal(axis: Axis, value: Reduce, stages: Sequence[Stage]) -> str | None:
         size = cut.part.size if cut is not None else axis.size
         return (
             f"{axis.size} elements of {name!r} in parts of {size} are {parts} parts; "
-            f"the nearest legal value is g{parts}"
+            f"the nearest legal value is {Reduce(parts, 0, value.last)}"
         )
     counts = sorted(range(1, axis.size + 1), key=lambda count: abs(count - parts))
     nearest = next(n for n in counts if _is_legal(axis, Reduce(n), stages))

@@ -78,6 +78,8 @@ class OwnReplay:
             if buffer.role != "input":
                 held = runtime.DeviceArray(buffer.shape, buffer.dtype, device)
                 self._held[buffer.name] = held
+            if buffer.role == "counter":
+                runtime.results.clear(self._held[buffer.name], device, 0)
         for spec in kernel.outputs:
             if spec.placed:  # as a call makes it: elements that get no value are 0
                 runtime.results.clear(self._held[spec.name], device, 0)

@@ -41,6 +41,11 @@ class Candidate:
         return self.inner.row_atoms * self.inner.row_warps * atom(self.inner.atom).rows
 
     @property
+    def warps(self) -> int:
+        """The warps of a block that compute."""
+        return max(self.inner.warps, self.outer.warps)
+
+    @property
     def block(self) -> int:
         """Elements of the fold axis in one round of the loop."""
         return self.inner.column_atoms * self.inner.column_warps * atom(self.inner.atom).columns

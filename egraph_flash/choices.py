@@ -82,22 +82,28 @@ class Exponential:
 
 @dataclass(frozen=True)
 class Reduce:
-    """How many blocks of the grid share a fold, or how many elements each of them folds."""
+    """How many blocks of the grid share a fold, or how many elements each of them folds.
+
+    Their states are taken up by a launch of its own, or (`last`) by the last of them to come.
+    """
 
     splits: int = 1
     size: int = 0
+    last: bool = False
 
-    grammar = "g<splits> or s<elements of a split>, numbers from 1 on"
+    grammar = "g<splits> or s<elements of a split>, numbers from 1 on, with /last or without"
 
     def __str__(self) -> str:
-        return f"s{self.size}" if self.size else f"g{self.splits}"
+        shared = f"s{self.size}" if self.size else f"g{self.splits}"
+        return f"{shared}{'/last' if self.last else ''}"
 
     @classmethod
     def parse(cls, text: str) -> Reduce:
-        found = re.fullmatch(r"([gs])([1-9]\d*)", text)
+        found = re.fullmatch(r"([gs])([1-9]\d*)(/last)?", text)
         if not found:
             raise bad("REDUCE", text, cls.grammar)
-        return cls(int(found[2])) if found[1] == "g" else cls(1, int(found[2]))
+        splits, size = (int(found[2]), 0) if found[1] == "g" else (1, int(found[2]))
+        return cls(splits, size, bool(found[3]))
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def _cheapest(
     refusals: list[ScheduleError] = []
     for arrangement in arranger.all():
         stages = arranger.stages(arrangement)
-        least_us = len(stages) * chip.launch_us
+        least_us = sum(not stage.joins for stage in stages) * chip.launch_us
         if any(_time_us(plan) <= least_us for plan, _ in plans):
             continue  # launches alone take longer than what is there
         try:

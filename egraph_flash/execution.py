@@ -153,8 +153,9 @@ def _host_buffers(record: Record, plan: Plan, bound: Bound) -> dict[str, Array]:
             held[buffer.name] = host
         else:
             shift_bytes = bound.shifts.get(buffer.name, 0)
+            byte = 0 if buffer.role == "counter" else 0xFF
             held[buffer.name] = results.empty_on_host(
-                buffer.shape, buffer.strides, buffer.dtype.storage, shift_bytes
+                buffer.shape, buffer.strides, buffer.dtype.storage, shift_bytes, byte
             )
             if buffer.name in placed:
                 before = given[buffer.name]
@@ -185,6 +186,8 @@ def _device_buffers(
     for buffer in plan.having("workspace"):
         held = runtime.DeviceArray(buffer.shape, buffer.dtype, bound.device, stream)
         buffers[buffer.name] = held
+    for buffer in plan.having("counter"):
+        buffers[buffer.name] = runtime.counter(buffer.shape, buffer.dtype, bound.device, stream)
     made = []
     for buffer, spec, given in zip(
         plan.having("output"), record.outputs, bound.outputs, strict=True

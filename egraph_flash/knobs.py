@@ -171,11 +171,12 @@ KNOBS: dict[str, Knob] = {
         Knob(
             name="REDUCE",
             grammar=Reduce.grammar,
-            fields=dict.fromkeys(("splits", "size"), "bracket"),
+            fields={"splits": "bracket", "size": "bracket", "last": "movement"},
             parse=Reduce.parse,
             scope="the axis of a fold",
             source="bracketing laws: the grid is the outermost level of the tower",
-            precondition="a fold over an axis of known length, of no more splits than elements",
+            precondition="a fold over an axis of known length, of no more splits than elements; "
+            "last: the states of two or more parts, which one stage stores and the next one folds",
         ),
         Knob(
             name="STAGE",

@@ -10,7 +10,7 @@ from typing import Literal
 from .dtypes import Dtype
 from .tensor_map import TensorMap
 
-Role = Literal["input", "output", "workspace"]
+Role = Literal["input", "output", "workspace", "counter"]
 Dim3 = tuple[int, int, int]
 
 
@@ -18,7 +18,8 @@ Dim3 = tuple[int, int, int]
 class Buffer:
     """An array in global memory: `shape` and `strides` in elements of `dtype`, outermost first.
 
-    Memory that a kernel's caller does not give is made without gaps.
+    Memory that a kernel's caller does not give is made without gaps. A counter is zero before each
+    launch, and zero again after it.
     """
 
     name: str

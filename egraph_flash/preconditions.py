@@ -133,6 +133,8 @@ def _stage(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
     staged = [each for _, each in choices.stage if each.depth]
     if not staged:
         return None
+    if stage.joins and any(each.transport == "tma" for each in staged):
+        return "tensor copies read nothing that their launch stores; the nearest legal value is d0"
     if not atom(candidate.inner.atom).on_tensor_cores:
         return f"the atom {candidate.inner.atom} takes no operands from shared memory; d0 is legal"
     if len({each.steps for each in staged}) > 1:
@@ -258,6 +260,8 @@ def _skip(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
 def _order(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
     if choices.order == "rows":
         return None
+    if choices.order == "pair" and (stage.followed or stage.joins):
+        return f"{_COUNTED}; the nearest legal value is heavy"
     if choices.skip == "none" or not skips(stage) or not uneven(stage, candidate.rows):
         return "every row tile has as much to do; the nearest legal value is rows"
     if choices.order == "pair" and choices.grid == "persistent":
@@ -267,12 +271,20 @@ def _order(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
 
 def _roles(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
     transports = {s.transport for _, s in choices.stage if s.depth}
+    if choices.roles == "producer" and (stage.followed or stage.joins):
+        return "threads that only copy end before the last block goes on; one is legal"
     if choices.roles == "all":
         return (
             "tensor copies are issued by one thread; one is legal" if "tma" in transports else None
         )
     if transports != {"tma"} or len({s for _, s in choices.stage if s.depth}) > 1:
         return "it takes one ring filled by tma; the nearest legal value is all"
+    return None
+
+
+def _grid(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
+    if choices.grid != "tiles" and (stage.followed or stage.joins):
+        return f"{_COUNTED}; the nearest legal value is tiles"
     return None
 
 
@@ -293,6 +305,7 @@ def _turns(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
     return None
 
 
+_COUNTED = "the last block is found by counting blocks, of which each has one tile"
 _CHECKS = (
     ("STAGE", _stage),
     ("SLAB", _slab),
@@ -307,6 +320,7 @@ _CHECKS = (
     ("SKIP", _skip),
     ("ORDER", _order),
     ("ROLES", _roles),
+    ("GRID", _grid),
     ("CACHE", _cache),
     ("TURNS", _turns),
 )

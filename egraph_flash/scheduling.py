@@ -68,7 +68,8 @@ def schedule(
     planned: list[Scheduled] = []
     refusals: dict[str, ScheduleError] = {}
     for index, stage in enumerate(stages):
-        search = _Search(stage, index, names[index], given, machine)
+        before = planned[-1] if stage.joins else None
+        search = _Search(stage, index, names[index], given, machine, before)
         planned.append(search.best())
         refusals |= {name: search.refusals[name] for name in common & set(search.refusals)}
         common -= search.honoured
@@ -90,12 +91,19 @@ class _Search:
         names: Mapping[Axis, str],
         given: Mapping[str, Any],
         machine: Machine,
+        before: Scheduled | None,
     ) -> None:
         self.stage, self.names, self.machine = stage, names, machine
         self.tiles = tile_pins(given, names)
         self.named, self.common = own_pins(given, index, stage)
         seeds = [value for name, value in given.items() if name.split("@")[0] == "TILE"]
         self.laid_out = candidates(stage, seeds)
+        if before is not None:
+            asked = matching(self.laid_out, self.tiles, names)
+            kept = [c for c in self.laid_out if c.warps == before.candidate.warps]
+            if not kept or (asked and not any(c in kept for c in asked)):
+                raise _unlike(stage, before.candidate.warps)
+            self.laid_out = kept
         self.honoured: set[str] = set()
         self.refusals: dict[str, ScheduleError] = {}
 
@@ -111,7 +119,10 @@ class _Search:
         return Scheduled(self.stage, *legal[chosen], costs[chosen])
 
     def cost(self, option: Option) -> Cost:
-        return predict(work_of(self.stage, *option), self.machine)
+        cost = predict(work_of(self.stage, *option), self.machine)
+        if not self.stage.joins:
+            return cost
+        return replace(cost, total_us=cost.total_us - cost.launch_us, launch_us=0.0)
 
     def reordered(self, found: Sequence[Option]) -> Iterator[Option]:
         """The same with their row tiles in other orders, where that matters and is not pinned."""
@@ -167,6 +178,14 @@ class _Search:
         pins = {**self.named, **common}
         first = options(self.stage, kept[:1], pins, self.machine)
         return bool(first or options(self.stage, kept, pins, self.machine))
+
+
+def _unlike(stage: Stage, warps: int) -> ScheduleError:
+    return ScheduleError(
+        f"TILE: the stage that takes up {stage.fold} has no tile, or none that is pinned, of the "
+        f"{warps} warps of the blocks that store what it folds; the nearest legal value is one of "
+        f"{warps} warps, or REDUCE without /last"
+    )
 
 
 def _values(

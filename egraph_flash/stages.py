@@ -42,13 +42,16 @@ class Stage:
 
     The targets read the fold's channels as `Get(state, channel)`; `channels` are those that they
     read, with their bases before them. A stage without a fold is a map. Targets that have the
-    fold's own axis are its epilogue: they follow once the fold is done, element by element.
+    fold's own axis are its epilogue: they follow once the fold is done, element by element. A stage
+    that `joins` runs in the launch of the one before it, which is `followed` (joining.py).
     """
 
     targets: tuple[Target, ...]
     state: State | None
     channels: tuple[Chan, ...]
     roles: Roles
+    followed: bool = False
+    joins: bool = False
 
     @property
     def fold(self) -> Axis | None:

@@ -31,8 +31,8 @@ VALUES = {
         ),
     ),
     "REDUCE": st.one_of(
-        st.builds(Reduce, st.integers(1, 512)),
-        st.builds(Reduce, st.just(1), st.integers(1, 1 << 20)),
+        st.builds(Reduce, st.integers(1, 512), st.just(0), st.booleans()),
+        st.builds(Reduce, st.just(1), st.integers(1, 1 << 20), st.booleans()),
     ),
     "DRAIN": st.builds(Drain, st.sampled_from([2, 4]), st.integers(0, 1)),
     "EXP": st.one_of(

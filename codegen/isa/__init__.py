@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 
 from . import (  # noqa: F401
+    atomics,
     bulk,
     control,
     convert,

@@ -1,4 +1,4 @@
-"""What a meaning may ask of the machine that runs it: memory, other lanes, copies, barriers.
+"""What a meaning may ask of the machine that runs it: memory, lanes, copies, atomics, barriers.
 
 A row whose meaning has a parameter of one of these names is given an object of that protocol,
 for the warps `[warps, 32]` that execute it. A meaning that needs none of them is plain numpy.
@@ -6,6 +6,7 @@ for the warps `[warps, 32]` that execute it. A meaning that needs none of them i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,6 +57,18 @@ class Copies(Protocol):
         """All copies of this thread are complete."""
 
 
+class Atomics(Protocol):
+    """Words of global memory that threads of all blocks change one after another."""
+
+    def update(
+        self, address: Array, change: Callable[[Array, Array], Array], given: Array, acq_rel: bool
+    ) -> Array:
+        """Each lane's word becomes `change` of it and of what is given; the words before that."""
+
+    def fence(self) -> None:
+        """What this thread's atomics before it read, and what those after it tell, is ordered."""
+
+
 class Mbarriers(Protocol):
     """Barriers in shared memory: phases of arrivals and of bytes that copies bring."""
 
@@ -101,6 +114,7 @@ CONTEXT: dict[str, type] = {
     "memory": Memory,
     "exchange": Exchange,
     "copies": Copies,
+    "atomics": Atomics,
     "mbarriers": Mbarriers,
     "tensors": Tensors,
 }

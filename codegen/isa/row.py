@@ -35,6 +35,7 @@ COUNTERS = (
     "tma",
     "mbarrier",
     "fence",
+    "atomic",
 )
 FLOWS = ("", "branch", "exit", "barrier", "arrive", "warp_barrier", "wait")
 

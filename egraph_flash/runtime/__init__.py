@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .assembler import Assembly, Entry, assemble, assembler_version
+from .counters import counter
 from .device import Device, devices, fits, present_target
 from .launch import run
 from .memory import DeviceArray
@@ -14,6 +15,7 @@ __all__ = [
     "Entry",
     "assemble",
     "assembler_version",
+    "counter",
     "devices",
     "fits",
     "present_target",

@@ -6,7 +6,8 @@ raises SimulationError, with the PTX line and its term, for whatever a GPU would
 How it works: each instruction becomes one closure over its row's meaning (decode.py); warps that
 agree on control flow run it as one numpy call over `[warps, 32]` (scheduler.py); memory keeps
 shadows of what is written (shared_memory.py, global_buffer.py) and who touched it under which
-vector clock (races.py, clocks.py, solo.py).
+vector clock: within a block (races.py, clocks.py, solo.py) and between blocks (block_races.py,
+grid_order.py), which run in lockstep as far as they agree, and meet at atomics (atomics.py).
 
 What works beside the threads has clocks of its own (agents.py): cp.async (copies.py), bulk copies
 (tensors.py), mbarriers (mbarriers.py, mbarrier_access.py), named barriers (barriers.py). A copy
@@ -29,13 +30,20 @@ A kernel is accepted if, on every path of "happens before", not only in the orde
   waits twice for a phase; a phase may end only after all who waited for the one before it have
   seen that. expect_tx names exactly the bytes that come in the phase, fill included;
 - between plain accesses and a bulk copy that overwrites stand fence.proxy.async and a barrier;
-- a bar.arrive follows, by way of other barriers, the meeting in which the warp counted before.
+- a bar.arrive follows, by way of other barriers, the meeting in which the warp counted before;
+- a block touches what another one wrote in the same launch, or writes what another one read, only
+  after it: a thread that knows of the accesses, by way of barriers, released them by an atomic,
+  and one of the other block acquired that by an atomic on the same word, which none but atomics
+  had written since. An atomic releases and acquires if it is acq_rel, or by a fence.acq_rel that
+  its own thread executes before or after it. Bulk copies and ld.global.nc read nothing that the
+  launch writes.
 
 What only one lane of a warp did is known to others through that lane's arrivals if it is always
 the same lane that arrives alone; of lanes that wait alone, one set a warp is remembered. Both may
 object to a right program, never accept a wrong one. elect.sync takes the lowest lane. Not
 modelled: clusters and multicast, bulk stores, raw cp.async.bulk, the register counts of
-setmaxnreg, races of a bulk copy with plain data that lay where a barrier is initialised.
+setmaxnreg, races of a bulk copy with plain data that lay where a barrier is initialised, races in
+global memory between threads of one block, blocks that wait for others in a loop.
 """
 
 from __future__ import annotations

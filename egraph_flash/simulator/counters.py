@@ -29,7 +29,8 @@ class Counts:
     """Counts of one launch, or of several added up; instructions are counted per warp.
 
     `copies` are threads' cp.async, whose wavefronts in shared memory stand apart from those of
-    loads and stores; `tma_bytes` is what bulk copies wrote to shared memory, fill included.
+    loads and stores; `tma_bytes` is what bulk copies wrote to shared memory, fill included;
+    `atomics` are threads' turns at words of global memory, whose traffic is in no other count.
     """
 
     warps: int = 0
@@ -45,6 +46,7 @@ class Counts:
     copy_conflicts: int = 0
     tma_copies: int = 0
     tma_bytes: int = 0
+    atomics: int = 0
     barrier_waits: int = 0
     mbarrier_waits: int = 0
     steps: int = 0
@@ -86,6 +88,7 @@ class Counts:
             "copy_conflicts",
             "tma_copies",
             "tma_bytes",
+            "atomics",
             "barrier_waits",
             "mbarrier_waits",
             "steps",

@@ -16,8 +16,10 @@ from ..codegen.isa.operand import OperandSpec
 from ..codegen.ptx import Address, Guard, Instruction, Register, Special, Symbol
 from ..codegen.ptx_types import VALUE_TYPES
 from ..errors import SimulationError
+from .atomics import AtomicAccess
 from .barriers import warp_barrier
 from .batch import Array, Batch, Rows
+from .block_races import Way
 from .copies import CopyAccess
 from .counters import LaunchCounts
 from .exchange import WarpExchange, check_members, check_whole_warps
@@ -200,6 +202,10 @@ class Decoder:
         row = instruction.row
         if name == "copies":
             return self._copies(row, where)
+        if name == "atomics":
+            size = row.access_bytes
+            words = GlobalAccess(self.memory, self.batch, where, size, self.counts)
+            return AtomicAccess(self.memory.races.order, words)
         if name in ("mbarriers", "tensors"):
             waits = self.waits
             barriers = MbarrierAccess(waits.mbarriers, waits.groups, waits.flights, where)
@@ -211,10 +217,8 @@ class Decoder:
             return self.params
         if space == "shared":
             return SharedAccess(self.shared, where, row.access_bytes)
-        read_only = ".nc" in row.mnemonic
-        return GlobalAccess(
-            self.memory, self.batch, where, row.access_bytes, self.counts, read_only
-        )
+        way: Way = "ld.nc" if ".nc" in row.mnemonic else "ld"
+        return GlobalAccess(self.memory, self.batch, where, row.access_bytes, self.counts, way)
 
     def _copies(self, row: Instr, where: Where) -> CopyAccess:
         """A cp.async, or, without bytes, a commit or a wait; global traffic is counted there."""
@@ -222,10 +226,10 @@ class Decoder:
         source = piece = to = None
         if size:
             apart = LaunchCounts()
-            source = GlobalAccess(self.memory, self.batch, where, size, apart)
+            source = GlobalAccess(self.memory, self.batch, where, size, apart, "copy")
             to = SharedAccess(self.shared, where, size, copies=True)
             if "size" in row.operands:
-                piece = GlobalAccess(self.memory, self.batch, where, 1, apart)
+                piece = GlobalAccess(self.memory, self.batch, where, 1, apart, "copy")
         return CopyAccess(self.waits.groups, where, source, piece, to)
 
     def _for_whole_warps(self, step: Step, where: Where) -> Step:

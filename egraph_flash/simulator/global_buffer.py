@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import SimulationError
 from ..footprint import Footprint
 from .batch import Array
+from .grid_order import Word
 from .pages import Pages
 
 ALIGNMENT_BYTES = 16  # of the address that offset 0 has
@@ -42,8 +43,9 @@ class GlobalBuffer:
         self.writable = array.flags.writeable
         self.data = _bytes_of(array, at - self.lead_bytes, self.size_bytes)
         self.written = None if written else Pages(self.size_bytes, np.uint8)
-        self.writer: Pages | None = None  # block + 1 of each cell's last write in this launch
-        self.reader: Pages | None = None  # block + 1 of its reads, -1 for several
+        self.writer: Pages | None = None  # the tag of each cell's last write in this launch
+        self.reader: Pages | None = None  # and of its reads (grid_order.py)
+        self.words: dict[int, Word] = {}  # by cell: those that atomics of this launch change
         self._views: dict[tuple[Any, int], Array] = {}
 
     @property
@@ -75,8 +77,9 @@ class GlobalBuffer:
     def track(self, cell_bytes: int | None) -> None:
         """A launch begins: log who accesses which cell, or (None) nobody can write here."""
         cells = 0 if cell_bytes is None else -(-self.size_bytes // cell_bytes)
-        self.writer = None if cell_bytes is None else Pages(cells, np.int32)
-        self.reader = None if cell_bytes is None else Pages(cells, np.int32)
+        self.writer = None if cell_bytes is None else Pages(cells, np.int64)
+        self.reader = None if cell_bytes is None else Pages(cells, np.int64)
+        self.words = {}
 
     def check_complete(self) -> None:
         """Every byte of its elements has been written."""

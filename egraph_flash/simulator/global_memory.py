@@ -1,8 +1,7 @@
 """What global memory holds: the buffers, far apart in one 64-bit space, and how they are accessed.
 
 Buffers that start uninitialised have a shadow of written bytes; those that a launch may write
-have, for each cell, the block that wrote it and the block that read it (−1: several), so that
-blocks that touch one cell are seen.
+have logs of who touched which cell, so that races between blocks are seen (block_races.py).
 """
 
 from __future__ import annotations
@@ -17,9 +16,10 @@ from ..codegen.ptx import Entry
 from ..errors import SimulationError
 from .banks import sectors_of
 from .batch import Array, Batch, Rows
+from .block_races import BlockRaces, Way
 from .counters import LaunchCounts
 from .global_buffer import GlobalBuffer
-from .pages import Pages
+from .grid_order import GridOrder
 from .where import Where, objection
 
 FIRST_ADDRESS = 0x7000_0000_0000
@@ -31,7 +31,7 @@ def cell_bytes_of(entry: Entry) -> int:
     sizes = [
         instruction.row.access_bytes
         for instruction in entry.instructions()
-        if instruction.row.counter in ("lsu_global", "copy")
+        if instruction.row.counter in ("lsu_global", "copy", "atomic")
     ]
     return math.gcd(*sizes) if sizes else 1
 
@@ -48,12 +48,12 @@ class GlobalMemory:
             self.buffers[name] = GlobalBuffer(name, array, address, name not in uninitialised)
             size_bytes = self.buffers[name].size_bytes
             address += -(-(size_bytes + 1) // GAP_BYTES) * GAP_BYTES + GAP_BYTES
-        self.cell_bytes = 1
 
-    def begin_launch(self, entry: Entry, may_be_written: Collection[str]) -> None:
-        self.cell_bytes = cell_bytes_of(entry)
+    def begin_launch(self, entry: Entry, may_be_written: Collection[str], order: GridOrder) -> None:
+        cell_bytes = cell_bytes_of(entry)
+        self.races = BlockRaces(order, cell_bytes)
         for name, buffer in self.buffers.items():
-            buffer.track(self.cell_bytes if name in may_be_written else None)
+            buffer.track(cell_bytes if name in may_be_written else None)
 
     def nearest(self, address: int) -> str:
         """Words that relate a bad address to the buffers around it."""
@@ -77,26 +77,25 @@ class GlobalAccess:
 
     def __init__(
         self, memory: GlobalMemory, batch: Batch, where: Where, size_bytes: int,
-        counts: LaunchCounts, read_only: bool = False,
+        counts: LaunchCounts, way: Way = "ld",
     ) -> None:  # fmt: skip
         self.memory = memory
         self.batch = batch
         self.where = where
         self.size_bytes = size_bytes
         self.counts = counts
-        self.read_only = read_only
+        self.way: Way = way
         self.rows: Rows = batch.everyone
         self.active: Array | None = None
         self.last = next(iter(memory.buffers.values()), None)
 
     def load(self, address: Array, element: np.dtype[Any], count: int) -> Array:
         result: Array | None = None
-        for buffer, offsets, active in self._pieces(address):
+        races = self.memory.races
+        for buffer, offsets, active in self.pieces(address):
             place = offsets // self.size_bytes
-            if buffer.written is not None:
-                self._check_written(buffer, buffer.written, offsets, active)
-            if buffer.writer is not None:
-                self._log_read(buffer, offsets, active)
+            self.check_written(buffer, offsets, active)
+            races.read(buffer, offsets, self.size_bytes, self.rows, active, self.way, self.where)
             found = buffer.elements(element, count)[place]
             lanes = self.size_bytes * self._count(active)
             self.counts.global_bytes_read += lanes
@@ -113,10 +112,11 @@ class GlobalAccess:
         values = np.asarray(values)
         shape = address.shape if count == 1 else (*address.shape, count)
         values = np.broadcast_to(values, shape)
-        for buffer, offsets, active in self._pieces(address):
+        races = self.memory.races
+        for buffer, offsets, active in self.pieces(address):
             if not buffer.writable:
                 raise objection(self.where, f"write to buffer {buffer.name!r}, which is read-only")
-            self._log_write(buffer, offsets, active)
+            races.write(buffer, offsets, self.size_bytes, self.rows, active, self.where)
             self.counts.global_bytes_written += self.size_bytes * self._count(active)
             self.counts.global_sectors_written += sectors_of(offsets, active)
             given = values
@@ -135,7 +135,7 @@ class GlobalAccess:
             if buffer.written is not None:
                 buffer.written.write(offsets, 1, self.size_bytes)
 
-    def _pieces(self, address: Array) -> list[Piece]:
+    def pieces(self, address: Array) -> list[Piece]:
         """The accesses buffer by buffer, with offsets `[rows, 32]`; nearly always one buffer."""
         active, size = self.active, self.size_bytes
         if self.last is not None:
@@ -191,10 +191,11 @@ class GlobalAccess:
         everyone = len(self.batch.block_of_warp[self.rows]) * 32
         return everyone if active is None else int(np.count_nonzero(active))
 
-    def _check_written(
-        self, buffer: GlobalBuffer, written: Pages, offsets: Array, active: Array | None
-    ) -> None:
-        held = written.read(offsets, self.size_bytes)
+    def check_written(self, buffer: GlobalBuffer, offsets: Array, active: Array | None) -> None:
+        """What is read there holds a value."""
+        if buffer.written is None:
+            return
+        held = buffer.written.read(offsets, self.size_bytes)
         if held.all():
             return
         missing: Array = (held == 0) if self.size_bytes == 1 else ~np.all(held, axis=-1)
@@ -207,50 +208,3 @@ class GlobalAccess:
                 f"read of {place}, which nothing has written",
                 self.batch.thread_name(self.rows, missing),
             )
-
-    def _cells(self, offsets: Array, active: Array | None) -> tuple[Array, Array]:
-        """Cells `[accesses, cells]` and the block + 1 of each access."""
-        cell = self.memory.cell_bytes
-        cells = (offsets // cell)[..., None] + np.arange(max(self.size_bytes // cell, 1))
-        block = self.batch.block_ids[self.batch.block_of_warp[self.rows]] + 1
-        blocks = np.broadcast_to(block[:, None, None], cells.shape)
-        return (cells, blocks) if active is None else (cells[active], blocks[active])
-
-    def _log_read(self, buffer: GlobalBuffer, offsets: Array, active: Array | None) -> None:
-        assert buffer.writer is not None, "a buffer that may be written has its logs"
-        assert buffer.reader is not None
-        cells, blocks = self._cells(offsets, active)
-        writer = buffer.writer.read(cells)
-        wrong = (writer != 0) if self.read_only else (writer != 0) & (writer != blocks)
-        if wrong.any():
-            what = "ld.global.nc of bytes that" if self.read_only else "read of bytes that"
-            self._race(buffer, cells[wrong][0], f"{what} block {int(writer[wrong][0]) - 1} writes")
-        reader = buffer.reader.read(cells)
-        mine = np.where((reader == 0) | (reader == blocks), blocks, -1)
-        buffer.reader.write(cells, mine)
-        shared = buffer.reader.read(cells) != mine
-        if shared.any():
-            buffer.reader.write(cells[shared], -1)
-
-    def _log_write(self, buffer: GlobalBuffer, offsets: Array, active: Array | None) -> None:
-        assert buffer.writer is not None, "a buffer that may be written has its logs"
-        assert buffer.reader is not None
-        cells, blocks = self._cells(offsets, active)
-        for log, verb in ((buffer.writer, "writes"), (buffer.reader, "reads")):
-            held = log.read(cells)
-            wrong = (held != 0) & (held != blocks)
-            if wrong.any():
-                other = int(held[wrong][0])
-                who = f"block {other - 1}" if other > 0 else "several blocks"
-                self._race(buffer, cells[wrong][0], f"write of bytes that {who} {verb}")
-        buffer.writer.write(cells, blocks)
-        if (buffer.writer.read(cells) != blocks).any():
-            self._race(buffer, cells.flat[0], "two blocks write the same bytes")
-
-    def _race(self, buffer: GlobalBuffer, cell: Any, problem: str) -> None:
-        raise objection(
-            self.where,
-            f"race between blocks in buffer {buffer.name!r}, byte "
-            f"{int(cell) * self.memory.cell_bytes - buffer.lead_bytes}: {problem}, unordered in "
-            "this launch",
-        )

@@ -17,6 +17,7 @@ from .counters import LaunchCounts
 from .decode import Decoder
 from .flow import blocks_of
 from .global_memory import GlobalMemory
+from .grid_order import GridOrder
 from .params import Params
 from .scheduler import Scheduler, Trace
 from .shared_memory import SharedLayout, SharedMemory, cell_bytes_of
@@ -37,7 +38,6 @@ def run_launch(
     _check_launch(entry, launch, limits, layout)
     counts = LaunchCounts(launch=str(launch))
     params = Params(entry, launch, memory)
-    memory.begin_launch(entry, params.may_be_written())
     grid = math.prod(launch.grid)
     cell_bytes = cell_bytes_of([entry])
     registers = entry.registers()
@@ -45,16 +45,19 @@ def run_launch(
     batch = Batch(launch, at_once, registers)
     agents = Agents(batch.warps_per_block, entry, limits.barriers)
     shared = SharedMemory(batch, layout, cell_bytes, counts, check_races, agents)
+    order = GridOrder(batch, shared.clocks_of, rng)
+    memory.begin_launch(entry, params.may_be_written(), order)
     waits = Waits(batch, shared, deepest_wait(entry), rng)
     decoder = Decoder(batch, params, layout, shared, memory, counts, waits)
     scheduler = Scheduler(
         batch, blocks_of(entry), decoder, limits, counts, instruction_limit, trace, rng
     )
-    order = np.arange(grid) if rng is None else rng.permutation(grid)
+    blocks = np.arange(grid) if rng is None else rng.permutation(grid)
     with np.errstate(all="ignore"):
         for start in range(0, grid, at_once):
-            batch.start(order[start : start + at_once])
+            batch.start(blocks[start : start + at_once])
             shared.reset()
+            order.reset()
             waits.reset()
             scheduler.run()
     scheduler.count()

@@ -106,9 +106,9 @@ class Params:
         return np.frombuffer(held, element, 1, offset)[0]
 
     def may_be_written(self) -> Collection[str]:
-        """The buffers whose address may reach a store: a flow-insensitive closure of registers.
+        """The buffers whose address may reach a store or an atomic.
 
-        An address read from memory may be any buffer's.
+        A closure over registers, whatever the flow; an address read from memory may be any's.
         """
         reaches: dict[Register, set[str]] = {}
         everything = set(self.buffers.values())
@@ -123,7 +123,7 @@ class Params:
                     for operand in operands:
                         if isinstance(operand, Address) and isinstance(operand.base, Symbol):
                             found |= {self.buffers.get(operand.base.name, "")} - {""}
-                if instruction.row.counter.startswith("lsu"):
+                if instruction.row.counter in ("lsu_global", "lsu_shared", "atomic"):
                     found = set()  # what a load finds is handled below
                 for register in instruction.writes():
                     held = reaches.setdefault(register, set())
@@ -132,7 +132,7 @@ class Params:
                         changed = True
         written: set[str] = set()
         for instruction in self.entry.instructions():
-            if instruction.row.mnemonic.startswith("st.global"):
+            if instruction.row.mnemonic.startswith(("st.global", "atom.")):
                 for operand in instruction.operands["a"]:
                     assert isinstance(operand, Address)
                     assert isinstance(operand.base, Register)

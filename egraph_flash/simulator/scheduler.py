@@ -3,7 +3,8 @@
 A group is warps (and of them, lanes) that are at the start of one block. Groups at the same
 block merge; the one whose block stands first in the text runs. So lanes that diverge reconverge
 at the first common block, and warps that agree run in lockstep as one numpy call. With a seed, an
-entry whose warps wait for each other by mbarriers has some of its warps lag behind at random.
+entry whose warps wait for each other by mbarriers has some of its warps lag behind at random, and
+one whose blocks meet at atomics some of its blocks.
 """
 
 from __future__ import annotations
@@ -59,8 +60,14 @@ class Scheduler:
             for block in blocks
             if block.end and block.end[0].row.flow == "wait"
         }
-        self.rng = rng if self.wait_of or decoder.shared.agents.meetings else None
-        self.lagging = np.zeros(batch.warps_per_block, np.bool_)
+        self.blocks_meet = any(
+            instruction.row.counter == "atomic"
+            for block in blocks
+            for instruction, _ in block.instructions()
+        )
+        waits = self.wait_of or decoder.shared.agents.meetings or self.blocks_meet
+        self.rng = rng if waits else None
+        self.lagging = np.zeros(batch.capacity, np.bool_)
 
     def run(self) -> None:
         """Run the batch's blocks from entry to exit."""
@@ -88,7 +95,7 @@ class Scheduler:
             index = min(self.ready)
             return index, self._merge(self.ready.pop(index))
         if self.rng is not None and self.rng.random() < 0.1:
-            self.lagging = self.rng.random(self.lagging.size) < self.rng.random()
+            self.lagging = self._laggards(self.rng)
         found = self._take()
         if found is None and self.lagging.any():
             self.lagging[:] = False
@@ -96,6 +103,15 @@ class Scheduler:
         if found is not None or self._let_land():
             return found or self._next()
         return self._run_ahead() if self.ready else None
+
+    def _laggards(self, rng: np.random.Generator) -> Array:
+        """Some warps of every block; where blocks meet at atomics, all warps of some."""
+        batch = self.batch
+        of, count = batch.warp_in_block, batch.warps_per_block
+        if self.blocks_meet and rng.random() < 0.5:
+            of, count = batch.block_of_warp, len(batch.block_ids)
+        some: Array = rng.random(count) < rng.random()
+        return some[of]
 
     def _take(self) -> tuple[int, Group] | None:
         """The first group, less the warps that lag and those that hold.
@@ -105,7 +121,7 @@ class Scheduler:
         behind = self.waits.earliest()
         for index in sorted(self.ready):
             rows, active = self._merge(self.ready.pop(index))
-            late = self.lagging[self.batch.warp_in_block[rows]] | (behind[rows] < index)
+            late = self.lagging[rows] | (behind[rows] < index)
             if not late.any():
                 return index, (rows, active)
             lanes = np.broadcast_to(True if active is None else active, (len(late), LANES))

@@ -215,19 +215,8 @@ class TensorAccess:
                 at = int(offsets[inside & ~held][0])
                 problem = f"read of byte {at} of buffer {buffer.name!r}, which nothing has written"
                 raise objection(self.where, problem)
-        if buffer.writer is not None and buffer.reader is not None:
-            cells = offsets // self.memory.cell_bytes
-            writer = np.where(inside, buffer.writer.read(cells), 0)
-            if writer.any():
-                raise objection(
-                    self.where,
-                    f"race in buffer {buffer.name!r}: a bulk copy reads bytes that block "
-                    f"{int(writer[writer != 0][0]) - 1} writes in this launch",
-                )
-            block = self.shared.batch.block_ids[self.shared.batch.block_of_warp[warps]] + 1
-            held = buffer.reader.read(cells)
-            mine = np.where((held == 0) | (held == block[:, None]), block[:, None], -1)
-            buffer.reader.write(cells[inside], mine[inside])
+        races = self.memory.races
+        races.read(buffer, offsets, size, warps, inside, "bulk copy", self.where)
 
     def _land(
         self, map: TensorMap, barrier: Mbarrier, block: Array, phase: Array, place: Array,

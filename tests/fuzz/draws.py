@@ -26,7 +26,7 @@ FREE = {
     "STAGE": ("d0", "d1/sync", "d1/cp", "d2/cp/ring", "d3/cp/ring", "d2x2/cp/ring", "d1/tma",
               "d2/tma/ring", "d3/tma/ring", "d2x2/tma/ring", "d3x2/sync/ring", "d8x8/tma/ring"),
     "DRAIN": ("x2", "x4", "x2/p2", "x4/p2"),
-    "REDUCE": ("g1", "g2", "g3", "g7", "s16", "s40", "s128"),
+    "REDUCE": ("g1", "g2", "g3", "g7", "s16", "s40", "s128", "g3/last", "s40/last"),
     "EXP": ("ex2", "fold", "accurate", "poly1", "poly4", "poly8"),
     "REGS": ("r255/b1", "r128/b2", "r64/b1", "r32/b24"),
 }  # fmt: skip

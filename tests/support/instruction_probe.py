@@ -53,8 +53,8 @@ class Probe:
     outputs: Mapping[str, tuple[int, np.dtype[np.unsignedinteger]]]
 
     def buffers(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """All buffers for `inputs` by operand name; outputs are zero."""
-        given = {f"in_{name}": np.ascontiguousarray(values) for name, values in inputs.items()}
+        """Copies of `inputs`, by operand name, as buffers; outputs are zero."""
+        given = {f"in_{name}": np.array(values, order="C") for name, values in inputs.items()}
         empty = {
             f"out_{name}": np.zeros((THREADS, words), dtype)
             for name, (words, dtype) in self.outputs.items()
@@ -106,6 +106,8 @@ class _Builder:
         self.body.append(Comment("its results"))
         if not self.row.outputs:
             self.after_store()
+        if self.row.counter == "atomic":
+            self.after_update()
         for name, registers in made.items():
             self.store(name, registers)
         self.add(isa.ret.bind())
@@ -176,7 +178,8 @@ class _Builder:
                 self.outputs["a"] = (size // 2, np.dtype("u2"))
                 return Address(self.pointer("out_a", size))
             self.inputs["a"] = (max(size // 2, 1), np.dtype(f"u{min(size, 2)}"))
-            return Address(self.pointer("in_a", size))
+            self.mine = Address(self.pointer("in_a", size))
+            return self.mine
         base, mine = self.new("b32"), self.new("b32")
         self.add(isa.mov_symbol.bind(d=base, a=Symbol("smem")))
         self.add(isa.mad_lo_u32.bind(d=mine, a=self.local, b=size, c=base))
@@ -207,6 +210,12 @@ class _Builder:
             at = Address(self.mine.base, self.mine.offset_bytes + 2 * place)
             self.add(isa.ld_shared_b16.bind(d=found[-1], a=at))
         self.store("a", found)
+
+    def after_update(self) -> None:
+        """Read back what an atomic left."""
+        after = self.new("b32")
+        self.add(isa.ld_global_u32.bind(d=after, a=self.mine))
+        self.store("a", [after])
 
     def store(self, name: str, registers: list[Register]) -> None:
         """This thread's result words go to `out_name`; a predicate as 0 or 1."""

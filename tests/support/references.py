@@ -378,6 +378,18 @@ def memory(row: Instr) -> Reference:
     return reference
 
 
+def atomic(row: Instr) -> Reference:
+    """atom.add and atom.inc: the word that stood there, and the one that stands there after."""
+    counts = ".inc." in row.mnemonic
+
+    def reference(words: Words) -> Words:
+        held, b = join(words["a"], 16), words["b"][0]
+        after = (0 if held >= b else held + 1) if counts else held + b
+        return {"d": [held], "a": [after % 2**32]}
+
+    return reference
+
+
 def reference_of(row: Instr) -> tuple[Reference | None, WarpReference | None]:
     """The reference of a row: of one thread, or of a warp; neither where there is none."""
     name = row.mnemonic.split(".")[0]
@@ -395,6 +407,8 @@ def reference_of(row: Instr) -> tuple[Reference | None, WarpReference | None]:
         return None, warps[name](row)
     if name in ("ld", "st"):
         return (None, None) if ".param" in row.mnemonic else (memory(row), None)
+    if name == "atom":
+        return atomic(row), None
     if name == "prmt":
         return prmt, None
     plain = {"cvt": convert, "setp": setp, "mov": move, "selp": move, "cvta": move}
