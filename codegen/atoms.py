@@ -87,6 +87,15 @@ ATOMS: dict[str, Atom] = {
             instruction=None,
             source="a warp along the columns of one row, so that its loads are contiguous",
         ),
+        Atom(
+            name="map_m32n1",
+            operand="f32",
+            a=LaneMap((32, 1), lane=_BY_LANE, element=()),
+            b=LaneMap((1, 1), lane=_SAME, element=()),
+            c=LaneMap((32, 1), lane=_BY_LANE, element=()),
+            instruction=None,
+            source="a warp along rows, each of which its own lane folds",
+        ),
     )
 }
 

@@ -50,8 +50,8 @@ class Candidate:
 
 
 ROW_WARPS, ROW_ATOMS = (1, 2, 4, 8), (1, 2, 4)
-BLOCKS = {"tensor": (16, 32, 64, 128), "fma": (4, 8, 16), "map": (32, 64, 128)}
-DEPTH_STEPS = {"tensor": 4, "fma": 8, "map": 1}
+BLOCKS = {"tensor": (16, 32, 64, 128), "fma": (4, 8, 16), "map": (32, 64, 128), "rows": (8, 16, 32)}
+DEPTH_STEPS = {"tensor": 4, "fma": 8, "map": 1, "rows": 1}
 
 
 def legal_atoms(stage: Stage) -> tuple[Atom, ...]:
@@ -77,7 +77,9 @@ def takes(row: Atom, found: Contraction) -> bool:
 
 
 def family(row: Atom) -> str:
-    return "map" if row.instruction is None else "tensor" if row.on_tensor_cores else "fma"
+    if row.instruction is None:
+        return "map" if row.columns > 1 else "rows"
+    return "tensor" if row.on_tensor_cores else "fma"
 
 
 def candidates(stage: Stage, seeds: Sequence[Tile] = ()) -> list[Candidate]:
@@ -90,8 +92,13 @@ def candidates(stage: Stage, seeds: Sequence[Tile] = ()) -> list[Candidate]:
 
 def unchecked(stage: Stage, seeds: Sequence[Tile] = ()) -> list[Candidate]:
     """The same, those that cannot be laid out included."""
-    found = (c for kind in legal_atoms(stage) for c in _of_atom(stage, kind, seeds))
-    return list(dict.fromkeys(found))
+    kinds = [kind for kind in legal_atoms(stage) if _is_tried(stage, kind, seeds)]
+    return list(dict.fromkeys(c for kind in kinds for c in _of_atom(stage, kind, seeds)))
+
+
+def _is_tried(stage: Stage, kind: Atom, seeds: Sequence[Tile]) -> bool:
+    """Lanes fold rows of their own where few blocks have many rows to fold, or where asked to."""
+    return family(kind) != "rows" or stage.joins or any(seed.atom == kind.name for seed in seeds)
 
 
 def _of_atom(stage: Stage, kind: Atom, seeds: Sequence[Tile]) -> Iterator[Candidate]:
