@@ -98,6 +98,15 @@ ATOMS: dict[str, Atom] = {
             source="PTX ISA, mma.m16n8k16 with .bf16",
         ),
         *map(_along, (1, 2, 4, 8)),
+        Atom(
+            name="map_m32n1",
+            operand="f32",
+            a=LaneMap((32, 1), lane=_BY_LANE, element=()),
+            b=LaneMap((1, 1), lane=_SAME, element=()),
+            c=LaneMap((32, 1), lane=_BY_LANE, element=()),
+            instruction=None,
+            source="a warp along rows, each of which its own lane folds",
+        ),
     )
 }
 

@@ -54,7 +54,7 @@ class Candidate:
 ROW_WARPS, ROW_ATOMS = (1, 2, 4, 8), (1, 2, 4)
 FOLD_WARPS = (1, 4, 8, 16)  # warps along a fold that contracts nothing
 BLOCKS = {"tensor": (16, 32, 64, 128), "fma": (4, 8, 16)}
-COLUMN_ATOMS = (1, 2, 4, 8)  # of a tile that is only laid out
+COLUMN_ATOMS = {"map": (1, 2, 4, 8), "rows": (8, 16, 32)}  # of a tile that is only laid out
 WIDEST_BYTES = 16  # that a lane can load at a time
 MOST_ELEMENTS, MOST_WARPS = 64, 16  # of a lane, and of a block, whose tile is only laid out
 DEPTH_STEPS = {"tensor": 4, "fma": 8}
@@ -83,7 +83,9 @@ def takes(row: Atom, found: Contraction) -> bool:
 
 
 def family(row: Atom) -> str:
-    return "map" if row.instruction is None else "tensor" if row.on_tensor_cores else "fma"
+    if row.instruction is None:
+        return "map" if row.columns > 1 else "rows"
+    return "tensor" if row.on_tensor_cores else "fma"
 
 
 def candidates(stage: Stage, seeds: Sequence[Tile] = ()) -> list[Candidate]:
@@ -96,8 +98,13 @@ def candidates(stage: Stage, seeds: Sequence[Tile] = ()) -> list[Candidate]:
 
 def unchecked(stage: Stage, seeds: Sequence[Tile] = ()) -> list[Candidate]:
     """The same, those that cannot be laid out included."""
-    found = (c for kind in legal_atoms(stage) for c in _of_atom(stage, kind, seeds))
-    return list(dict.fromkeys(found))
+    kinds = [kind for kind in legal_atoms(stage) if _is_tried(stage, kind, seeds)]
+    return list(dict.fromkeys(c for kind in kinds for c in _of_atom(stage, kind, seeds)))
+
+
+def _is_tried(stage: Stage, kind: Atom, seeds: Sequence[Tile]) -> bool:
+    """Lanes fold rows of their own where few blocks have many rows to fold, or where asked to."""
+    return family(kind) != "rows" or stage.joins or any(seed.atom == kind.name for seed in seeds)
 
 
 def _of_atom(stage: Stage, kind: Atom, seeds: Sequence[Tile]) -> Iterator[Candidate]:
@@ -110,18 +117,18 @@ def _laid_out(stage: Stage, kind: Atom, mine: Sequence[Tile]) -> Iterator[Candid
     axis = stage.roles.inner_columns
     length = axis.size if axis is not None else 1
     lane = kind.c.elements
-    usual = lane in (1, _widest(stage))
+    usual, least = lane in (1, _widest(stage)), COLUMN_ATOMS[family(kind)][0]
     for rows, warps, atoms, columns in itertools.product(
         _with(ROW_WARPS, (seed.row_warps for seed in mine)),
         _with(FOLD_WARPS, (seed.column_warps for seed in mine)),
         _with(ROW_ATOMS, (seed.row_atoms for seed in mine)),
-        _with(COLUMN_ATOMS, (seed.column_atoms for seed in mine)),
+        _with(COLUMN_ATOMS[family(kind)], (seed.column_atoms for seed in mine)),
     ):
         tile = Tile(kind.name, rows, warps, atoms, columns, 1)
         block = kind.columns * columns * warps
         many = rows * warps > MOST_WARPS or lane * atoms * columns > MOST_ELEMENTS
         apart = warps > 1 and max(rows, atoms) > 1
-        empty = block >= 2 * length and max(lane, columns, warps) > 1
+        empty = block >= 2 * length and max(lane, warps) * columns > least
         if any(seed == tile for seed in mine) or (usual and not (many or apart or empty)):
             outer = replace(tile, column_atoms=1, depth_steps=block)
             yield _candidate(stage, tile, outer, {})

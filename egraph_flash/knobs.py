@@ -176,7 +176,8 @@ KNOBS: dict[str, Knob] = {
             scope="the axis of a fold",
             source="bracketing laws: the grid is the outermost level of the tower",
             precondition="a fold over an axis of known length, of no more splits than elements; "
-            "last: the states of two or more parts, which one stage stores and the next one folds",
+            "last: the states of two or more parts, which one stage stores and the next one folds "
+            "in blocks of as many warps",
         ),
         Knob(
             name="STAGE",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +14,7 @@ from .candidates import Candidate, candidates
 from .choices import Choices
 from .cost import Cost, predict
 from .errors import ScheduleError
+from .joining import common_axes
 from .knobs import Place, knob_of
 from .machines import Machine
 from .pinning import (
@@ -98,6 +100,7 @@ class _Search:
         self.named, self.common = own_pins(given, index, stage)
         seeds = [value for name, value in given.items() if name.split("@")[0] == "TILE"]
         self.laid_out = candidates(stage, seeds)
+        self.before = before
         if before is not None:
             asked = matching(self.laid_out, self.tiles, names)
             kept = [c for c in self.laid_out if c.warps == before.candidate.warps]
@@ -119,9 +122,19 @@ class _Search:
         return Scheduled(self.stage, *legal[chosen], costs[chosen])
 
     def cost(self, option: Option) -> Cost:
-        cost = predict(work_of(self.stage, *option), self.machine)
-        if not self.stage.joins:
-            return cost
+        """Of a stage that joins, last blocks do the work of several, without a launch."""
+        work = work_of(self.stage, *option)
+        if self.before is None:
+            return predict(work, self.machine)
+        blocks = math.prod(axis.size for axis in common_axes(self.before.stage, self.stage))
+        in_turn = -(-work.ctas // max(blocks, 1))
+        work = replace(
+            work,
+            ctas=-(-work.ctas // in_turn),
+            serial_steps=work.serial_steps * in_turn,
+            chain_clocks=work.chain_clocks * in_turn,
+        )
+        cost = predict(work, self.machine)
         return replace(cost, total_us=cost.total_us - cost.launch_us, launch_us=0.0)
 
     def reordered(self, found: Sequence[Option]) -> Iterator[Option]:

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from egraph_flash import Axis, Tensor, evaluate, f16, f32, optimize, runtime, softmax
+from egraph_flash.candidates import candidates
 from egraph_flash.dtypes import Array
 from egraph_flash.errors import ScheduleError, SimulationError
 from egraph_flash.extraction import extract
 from egraph_flash.joining import common_axes, joined
 from egraph_flash.kernel import Kernel
+from egraph_flash.knobs import Tile
 from egraph_flash.machines import machine
 from egraph_flash.plan import Plan
 from egraph_flash.request import Root
@@ -81,6 +83,7 @@ PINNED = [
     {"STAGE": "d2/cp/ring", "TILE@d": "a:mma_m16n8k16_f16/w2x1/f1x4/k2"},
     {"STAGE": "d2/tma/ring", "TILE@d": "a:mma_m16n8k16_f16/w4x1/f1x4/k2"},
     {"TILE@n": "a:fma_f32/w1x1/f1x16/k16", "TILE@d": "a:fma_f32/w1x1/f1x16/k16"},
+    {"TILE@n_share": "a:map_m32n1/w1x1/f2x8/k1"},
 ]
 
 
@@ -90,6 +93,22 @@ def test_whatever_stores_the_states(pins: dict[str, str]) -> None:
     arrays = inputs(one, fresh_rng())
     wanted = np.asarray(two.run(backend="sim", **arrays))
     assert simulated(one, arrays, 5).tobytes() == wanted.tobytes()
+
+
+def test_lanes_fold_rows_of_their_own_where_last_blocks_do() -> None:
+    """Elsewhere they do if they are asked to."""
+    first, second = pair()
+    assert "map_m32n1" in {each.inner.atom for each in candidates(second)}
+    assert "map_m32n1" not in {each.inner.atom for each in candidates(first)}
+    asked = Tile.parse("a:map_m32n1/w1x1/f2x8/k1")
+    assert asked in {each.inner for each in candidates(first, [asked])}
+
+
+def test_last_blocks_do_the_work_of_several() -> None:
+    """A launch less, and more in turn: the more, the fewer blocks do all of it."""
+    one, two = both(FOLDED["weighted rows"], "g5", **{"TILE@n_share": "a:map_m1n32/w1x1/f1x1/k1"})
+    assert one.cost.resource_us["launch"] < two.cost.resource_us["launch"]
+    assert one.cost.total_us > two.cost.total_us - machine("sm_90").launch_us
 
 
 def test_an_open_length_is_taken_up_too() -> None:
@@ -215,7 +234,7 @@ def test_what_no_last_block_takes_up(pins: dict[str, str], told: str) -> None:
 
 
 def test_a_plan_says_which_words_are_counters() -> None:
-    plan: Plan = optimize(grouped(), "sm_90", {"REDUCE": "g4/last"}).plan
+    plan: Plan = optimize(grouped(), "sm_90", {"REDUCE": "g4/last", "PACK": "on"}).plan
     (counter,) = plan.having("counter")
     assert counter.shape == (2, 2)
     assert plan.having("workspace")
