@@ -79,7 +79,7 @@ def identity(channel: Chan) -> float:
 
 def plain(monoid: str, a: Expr, b: Expr) -> Expr:
     """The pointwise combination of two values of an untwisted channel."""
-    return make(MONOIDS[monoid].operator, a, b)  # type: ignore[no-any-return]
+    return MONOIDS[monoid].combine(a, b)  # type: ignore[no-any-return]
 
 
 def combine(channels: Sequence[Chan], a: Values, b: Values) -> dict[Chan, Expr]:

@@ -19,7 +19,6 @@ from ..expressions import Expr, lift
 from ..monoids import MONOIDS
 from ..notation import text
 from ..representations import REPRESENTATIONS, Representation
-from ..terms import make
 from .law import Row, Steering
 from .patterns import E
 
@@ -39,7 +38,7 @@ def merged(rep: Representation, left: Bases, right: Bases) -> Bases:
     found: list[Expr] = []
     for kind, b, c in zip(rep.monoids, left, right, strict=True):
         if kind in MONOIDS:
-            found.append(make(MONOIDS[kind].operator, b, c))
+            found.append(MONOIDS[kind].combine(b, c))
             continue
         twist = REPRESENTATIONS[kind]
         count = len(twist.monoids)
