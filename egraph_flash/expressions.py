@@ -340,7 +340,8 @@ def registered(monoid: Monoid | str) -> str:
     """The name of a monoid that is a row of the table. Raises ExpressionError for any other."""
     name = monoid.name if isinstance(monoid, Monoid) else monoid
     known = MONOIDS.get(name)
-    if known is None or (isinstance(monoid, Monoid) and known is not monoid):
+    other = isinstance(monoid, Monoid) and known and known.definition != monoid.definition
+    if known is None or other:
         raise ExpressionError(
             f"fold: got the monoid {name!r}, wants one of {', '.join(MONOIDS)}, or another after "
             "egraph_flash.register(Monoid(...))"

@@ -54,6 +54,24 @@ class Monoid:
                 "holds, or an infinity"
             )
 
+    @property
+    def terms(self) -> tuple[Any, Any]:
+        """Its combine of the variables `a` and `b`, and its domain of `a`; without one, 1."""
+        from .expressions import lift
+        from .terms import variable
+
+        a, b = (variable("Expr", name) for name in "ab")
+        holds = 1.0 if self.domain is None else self.domain(a)
+        return lift(self.combine(a, b)), lift(holds)
+
+    @property
+    def definition(self) -> str:
+        """All that a kernel may depend on, as text."""
+        from .notation import text
+
+        parts = (self.name, self.symbol, repr(float(self.identity)), *map(text, self.terms))
+        return "\n".join(parts)
+
 
 @dataclass(frozen=True)
 class Level:

@@ -7,30 +7,28 @@ from typing import TYPE_CHECKING
 
 from .errors import LawError
 from .monoids import MONOIDS, Monoid
-from .notation import text
 from .operators import OPERATORS
-from .terms import HEADS, SORTS, Head, subterms, variable
+from .terms import HEADS, SORTS, Head, subterms
 
 if TYPE_CHECKING:
     from .rules import Row
 
-_OWN: dict[str, str] = {}  # the definition of each registered monoid, by name
+_OWN: set[str] = set()  # the names of registered monoids
 # What the engine calls its own sorts, and what ours of several terms are called in it.
 RESERVED = {"Unit", "String", "BigInt", "BigRat", "Rational"}
 RESERVED |= {"Extents", "Exprs", "Chans", "ChanSet", "Axes"}
-A, B = variable("Expr", "a"), variable("Expr", "b")
 
 
 class Registered:
     """What `register` added: until `remove` is called, or a `with` block ends."""
 
     def __init__(self) -> None:
-        self._undo: list[Callable[[], object]] = []
+        self.undo: list[Callable[[], object]] = []
 
     def remove(self) -> None:
         """Take the rows back. Terms and kernels that use them can no longer be read."""
-        while self._undo:
-            self._undo.pop()()
+        while self.undo:
+            self.undo.pop()()
 
     def __enter__(self) -> Registered:
         return self
@@ -69,7 +67,8 @@ def definitions(expression: str) -> tuple[str, ...]:
 
     laws = [OWN[name].egglog for name in sorted(OWN)]
     read = "\n".join((expression, *laws))
-    return (*(_OWN[name] for name in sorted(_OWN) if f"({name})" in read), *laws)
+    used = (name for name in sorted(_OWN) if f"({name})" in read)
+    return (*(MONOIDS[name].definition for name in used), *laws)
 
 
 # ---- monoids -------------------------------------------------------------------------------------
@@ -78,9 +77,8 @@ def definitions(expression: str) -> tuple[str, ...]:
 def _add_monoid(row: Monoid, added: Registered) -> None:
     from .counterexamples import of_monoid
 
-    definition = _definition(row)
-    if _OWN.get(row.name) == definition:
-        MONOIDS[row.name] = row
+    _check_terms(row)
+    if row.name in _OWN and MONOIDS[row.name].definition == row.definition:
         return
     if row.name in {*HEADS, *SORTS, *RESERVED}:
         raise LawError(f"monoid {row.name}: the name is taken; wants another one")
@@ -88,28 +86,21 @@ def _add_monoid(row: Monoid, added: Registered) -> None:
     if found is not None:
         raise LawError(f"monoid {row.name}: {found}")
     MONOIDS[row.name], HEADS[row.name] = row, Head(row.name, (), "Monoid")
-    _OWN[row.name] = definition
-    added._undo += [lambda table=table: table.pop(row.name) for table in (MONOIDS, HEADS, _OWN)]  # type: ignore[misc]
+    _OWN.add(row.name)
+    added.undo += [lambda: MONOIDS.pop(row.name), lambda: HEADS.pop(row.name)]
+    added.undo += [lambda: _OWN.remove(row.name)]
 
 
-def _definition(row: Monoid) -> str:
-    """All that a kernel may depend on, as text; checks that it is an expression of two values."""
-    parts = [row.name, row.symbol, repr(float(row.identity))]
-    for what, made, inputs in (
-        ("combine", row.combine(A, B), (A, B)),
-        ("domain", A if row.domain is None else row.domain(A), (A,)),
-    ):
-        from .expressions import lift
-
-        term = lift(made)
+def _check_terms(row: Monoid) -> None:
+    """A combine is pointwise and reads its arguments alone; so is a domain."""
+    for what, term, inputs in zip(("combine", "domain"), row.terms, ("ab", "a"), strict=True):
         for node in subterms(term):
-            if node.head not in OPERATORS and node.head != "Num" and node not in inputs:
+            known = node.head in OPERATORS or node.head == "Num"
+            if not known and not (node.head == "Var" and node.args[0] in inputs):
                 raise LawError(
                     f"monoid {row.name}: its {what} reads {node}, wants a pointwise expression of "
                     f"its {len(inputs)} argument{'s' * (len(inputs) > 1)} and of numbers"
                 )
-        parts.append(text(term))
-    return "\n".join(parts)
 
 
 # ---- laws ----------------------------------------------------------------------------------------
@@ -132,7 +123,7 @@ def _add_law(row: Row, added: Registered) -> None:
     if found is not None:
         raise LawError(f"law {row.name}: {found}")
     OWN[row.name] = row
-    added._undo.append(lambda: OWN.pop(row.name))
+    added.undo.append(lambda: OWN.pop(row.name))
     if not _fires(row):
         raise LawError(
             f"law {row.name}: it does not fire while its example {row.example} saturates; wants an "
