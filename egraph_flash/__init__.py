@@ -22,7 +22,7 @@ from .expressions import (
 from .masks import alibi, causal, distance, prefix, same_document, softcap, window
 from .monoids import Monoid
 from .pipeline import optimize
-from .reductions import softmax
+from .reductions import argmax, softmax
 from .registration import register
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ __all__ = [
     "Monoid",
     "Tensor",
     "alibi",
+    "argmax",
     "bf16",
     "boolean",
     "causal",

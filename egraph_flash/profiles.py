@@ -167,8 +167,6 @@ def _bodies(stage: Stage) -> list[Any]:
         return [target.expr for target in stage.targets]
     return [
         summand(channel, {base: placeholder(base) for base in bases_of(channel)})
-        if monoid_of(channel) == "Sum"
-        else lift_of(channel)
         for channel in stage.channels
     ]
 

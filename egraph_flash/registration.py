@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .errors import LawError
 from .monoids import MONOIDS, Monoid
+from .notation import text
 from .operators import OPERATORS
+from .representations import REPRESENTATIONS, selection, selection_name
 from .terms import HEADS, SORTS, Head, subterms
 
 if TYPE_CHECKING:
@@ -61,14 +63,35 @@ def register(*rows: Monoid | Row) -> Registered:
 
 
 def definitions(expression: str) -> tuple[str, ...]:
-    """What decides the kernel of an expression, given as text, beyond the package: every law that
-    is registered, and the monoids that stand in one of them or in the expression."""
+    """What decides the kernel of an expression, given as text, beyond the package: the monoids in
+    it, and every law that may fire on it, since no monoid is missing that its premises name."""
     from .rules import OWN
 
-    laws = [OWN[name].egglog for name in sorted(OWN)]
-    read = "\n".join((expression, *laws))
-    used = (name for name in sorted(_OWN) if f"({name})" in read)
-    return (*(MONOIDS[name].definition for name in used), *laws)
+    names = _named(expression)
+    laws: list[str] = []
+    waiting = [OWN[name] for name in sorted(OWN)]
+    while ready := [row for row in waiting if _named(_premises(row)) <= names]:
+        waiting = [row for row in waiting if row not in ready]
+        laws += [row.egglog for row in ready]
+        names = names.union(*map(_named, laws))
+    return (*(MONOIDS[name].definition for name in sorted(names)), *laws)
+
+
+def _named(written: str) -> set[str]:
+    """The registered monoids that a text in the engine's syntax names, themselves or as what a
+    representation folds in."""
+    return {n for n in _OWN if f"({n})" in written or f'"{selection_name(n)}"' in written}
+
+
+def _premises(row: Row) -> str:
+    """What a rule asks for, in the engine's syntax."""
+    from .rules import Law, Steering
+    from .rules.law import terms_of
+
+    if isinstance(row, Steering):
+        return row.premises
+    assert isinstance(row, Law), f"{row.name} is of a kind that was never registered"
+    return "\n".join(text(term) for clause in row.given for term in terms_of(clause))
 
 
 # ---- monoids -------------------------------------------------------------------------------------
@@ -76,6 +99,7 @@ def definitions(expression: str) -> tuple[str, ...]:
 
 def _add_monoid(row: Monoid, added: Registered) -> None:
     from .counterexamples import of_monoid
+    from .rules import OWN, of_representation
 
     _check_terms(row)
     if row.name in _OWN and MONOIDS[row.name].definition == row.definition:
@@ -85,10 +109,19 @@ def _add_monoid(row: Monoid, added: Registered) -> None:
     found = of_monoid(row)
     if found is not None:
         raise LawError(f"monoid {row.name}: {found}")
-    MONOIDS[row.name], HEADS[row.name] = row, Head(row.name, (), "Monoid")
+    _put(added, MONOIDS, row.name, row)
+    _put(added, HEADS, row.name, Head(row.name, (), "Monoid"))
     _OWN.add(row.name)
-    added.undo += [lambda: MONOIDS.pop(row.name), lambda: HEADS.pop(row.name)]
-    added.undo += [lambda: _OWN.remove(row.name)]
+    added.undo.append(lambda: _OWN.remove(row.name))
+    select = selection(row.name)  # what it makes of the elements at a maximum
+    _put(added, REPRESENTATIONS, select.name, select)
+    for law in of_representation(select):
+        _put(added, OWN, law.name, law)
+
+
+def _put(added: Registered, table: dict[str, Any], name: str, row: Any) -> None:
+    table[name] = row
+    added.undo.append(lambda: table.pop(name))
 
 
 def _check_terms(row: Monoid) -> None:
@@ -122,8 +155,7 @@ def _add_law(row: Row, added: Registered) -> None:
     found = refutation(row)
     if found is not None:
         raise LawError(f"law {row.name}: {found}")
-    OWN[row.name] = row
-    added.undo.append(lambda: OWN.pop(row.name))
+    _put(added, OWN, row.name, row)
     if not _fires(row):
         raise LawError(
             f"law {row.name}: it does not fire while its example {row.example} saturates; wants an "

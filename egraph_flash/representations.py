@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from .expressions import Expr, exp, lift
+from .expressions import Expr, exp, lift, where
+from .monoids import MONOIDS
 from .terms import variable
 
 Bases = tuple[Expr, ...]
@@ -29,17 +30,21 @@ class Chart:
 
 @dataclass(frozen=True)
 class Representation:
-    """A representation of (R, +) on a vector of channels whose lower rows are the bases.
+    """How a channel moves with its bases, which are the lower rows of a vector of channels.
 
-    A state is kept in coordinates at its own base: `x = act(bases, -parameter(bases), D)` of the
-    plain sum D. Moving from the base `b` to the base `c` therefore applies the group element
-    `parameter(b) - parameter(c)`; that actions compose is the only law the combine needs.
+    A state is kept at a point, which its own bases stand for. Moves from point to point compose,
+    and each is a homomorphism of the monoid that the channel folds in; this is all that a combine
+    needs. Of a group, a representation of (R, +), every move has an inverse, and a state can be
+    kept at the origin 0 as well, where its bases say nothing. Otherwise moves lead upwards alone,
+    from a base to a combination of it with others.
 
     - `monoids`: the monoid of each base channel, in order; or the representation by which the
       bases before it twist it, where a base moves with them.
-    - `parameter(*bases)`: the group element that the bases stand for.
-    - `act(bases, shift, x)`: the channel's row of the action, on the state (bases, x).
+    - `parameter(*bases)`: the point that the bases stand for, in a group an element of it.
+    - `act(bases, start, end, x)`: the channel's row of the move from one point to another, on the
+      state (bases, x).
     - `charts`: the elements that the laws recognise.
+    - `monoid`: the one that the channel folds in, once its bases agree.
     - `overflows`: whether the untwisted sum leaves the range of floats, so that tupling it with
       its base pays even where nobody asked for the base.
     - `slack`: how far an element's parameter may exceed the base that is kept, where any base will
@@ -49,9 +54,11 @@ class Representation:
     name: str
     monoids: tuple[str, ...]
     parameter: Callable[..., Expr] = field(repr=False, compare=False)
-    act: Callable[[Bases, Expr, Expr], Expr] = field(repr=False, compare=False)
+    act: Callable[[Bases, Expr, Expr, Expr], Expr] = field(repr=False, compare=False)
     charts: tuple[Chart, ...] = field(repr=False, compare=False)
     source: str
+    monoid: str = "Sum"
+    is_group: bool = True
     overflows: bool = False
     slack: float | None = None
 
@@ -59,12 +66,12 @@ class Representation:
     def scales(self) -> bool:
         """Whether the action multiplies a channel by what bases and element alone decide."""
         bases = tuple(variable("Expr", f"base{place}") for place in range(len(self.monoids)))
-        x = variable("Expr", "x")
-        return x in _factors(self.act(bases, variable("Expr", "element"), x))
+        x, start, end = (variable("Expr", name) for name in ("x", "start", "end"))
+        return x in _factors(self.act(bases, start, end, x))
 
     def transport(self, x: Expr, old: Bases, new: Bases) -> Expr:
         """The channel value `x`, kept at the bases `old`, as it reads at the bases `new`."""
-        return self.act(old, self.parameter(*old) - self.parameter(*new), x)
+        return self.act(old, self.parameter(*old), self.parameter(*new), x)
 
 
 def _factors(term: Expr) -> set[Expr]:
@@ -76,6 +83,51 @@ def _factors(term: Expr) -> set[Expr]:
 
 _u, _w, _x, _r = (variable("Expr", name) for name in "uwxr")
 
+
+def _scale(bases: Bases, start: Expr, end: Expr, x: Expr) -> Expr:
+    return exp(start - end) * x
+
+
+def _affine(bases: Bases, start: Expr, end: Expr, x: Expr) -> Expr:
+    return exp(start - end) * (x + (start - end) * bases[1])
+
+
+def _shift(bases: Bases, start: Expr, end: Expr, x: Expr) -> Expr:
+    return x + bases[0] * ((start - end) * (start - end))
+
+
+def _select_linear(bases: Bases, start: Expr, end: Expr, x: Expr) -> Expr:
+    return where(start == end, 1.0, 0.0) * x
+
+
+def selection_name(monoid: str) -> str:
+    return "Select" if monoid == "Sum" else f"Select{monoid}"
+
+
+def selection(monoid: str) -> Representation:
+    """What the elements at the maximum have, folded in a monoid: a larger one drops it.
+
+    A sum is multiplied by 0 or 1, so that it may be a matrix product.
+    """
+    identity = MONOIDS[monoid].identity
+
+    def select(bases: Bases, start: Expr, end: Expr, x: Expr) -> Expr:
+        return where(start == end, x, identity)
+
+    linear = monoid == "Sum"
+    charts = (Chart("weighted", (_u,), _u, _r),)
+    return Representation(
+        name=selection_name(monoid),
+        monoids=("Max",),
+        parameter=lambda m: m,
+        act=_select_linear if linear else select,
+        charts=(*charts, Chart("plain", (_u,), _u, lift(1.0))) if linear else charts,
+        monoid=monoid,
+        is_group=False,
+        source="(m, x) at m' > m is the identity; the argmax of a maximum, as in reverse-mode max",
+    )
+
+
 REPRESENTATIONS: dict[str, Representation] = {
     row.name: row
     for row in (
@@ -83,7 +135,7 @@ REPRESENTATIONS: dict[str, Representation] = {
             name="Scale",
             monoids=("Max",),
             parameter=lambda m: m,
-            act=lambda bases, shift, x: exp(shift) * x,
+            act=_scale,
             charts=(
                 Chart("weighted", (_u,), _u, _r),
                 Chart("plain", (_u,), _u, lift(1.0)),
@@ -96,7 +148,7 @@ REPRESENTATIONS: dict[str, Representation] = {
             name="Affine",
             monoids=("Max", "Scale"),
             parameter=lambda m, z: m,
-            act=lambda bases, shift, x: exp(shift) * (x + shift * bases[1]),
+            act=_affine,
             charts=(
                 Chart("plain", (_u, lift(1.0)), _u, lift(0.0)),
                 Chart("weighted", (_u, _r), _u, lift(0.0)),
@@ -108,7 +160,7 @@ REPRESENTATIONS: dict[str, Representation] = {
             name="Shift",
             monoids=("Sum", "Sum"),
             parameter=lambda n, s: s / n,
-            act=lambda bases, shift, x: x + bases[0] * (shift * shift),
+            act=_shift,
             charts=(
                 Chart("plain", (lift(1.0), _x), _x, lift(0.0)),
                 Chart("weighted", (_w, _w * _x), _x, lift(0.0), positive=(_w,)),
@@ -116,5 +168,6 @@ REPRESENTATIONS: dict[str, Representation] = {
             ),
             source="second moments about the mean; Welford 1962, Chan, Golub & LeVeque 1983",
         ),
+        *map(selection, MONOIDS),
     )
 }

@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
+from ..representations import Representation
 from .law import Equal, Law, Row, Steering, declarations, rewrite
 
-__all__ = ["OWN", "Equal", "Law", "Row", "Steering", "laws", "program_parts", "rewrite"]
+__all__ = [
+    "OWN",
+    "Equal",
+    "Law",
+    "Row",
+    "Steering",
+    "laws",
+    "of_representation",
+    "program_parts",
+    "rewrite",
+]
 
 OWN: dict[str, Row] = {}  # rows that users registered, by name: see `registration`
 
@@ -66,6 +77,13 @@ def _laws() -> dict[str, Row]:
             placement,
         )
     )
+
+
+def of_representation(rep: Representation) -> tuple[Row, ...]:
+    """The rows that are generated of one representation."""
+    from . import tupling, twist
+
+    return (*twist.laws(rep), *tupling.rows(rep))
 
 
 def program_parts() -> tuple[str, ...]:
