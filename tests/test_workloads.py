@@ -107,3 +107,22 @@ def test_kernel_regression_is_one_safe_pass_on_tensor_cores() -> None:
     reals = {name: array.astype(np.float64) for name, array in arrays.items()}
     result = kernel.run(backend="sim", **arrays)
     assert np.abs(result - evaluate(expr, reals)).max() < 1e-3
+
+
+GATED = ("gated", "gated_output", "gated_scores")
+WITHOUT_EXPONENTIALS = ("linear", "linear_features", "best_rows")
+
+
+@pytest.mark.parametrize("name", [*GATED, *WITHOUT_EXPONENTIALS])
+def test_one_pass_on_tensor_cores(name: str) -> None:
+    """Gates on weights and results, and weights that are no exponentials: nothing is special."""
+    expr = WORKLOADS[name](m=70, n=150, d=32, e=48)
+    kernel = optimize(expr.cast(f32), "sm_120", name=name)
+    assert kernel.passes == len(kernel.plan.launches) == 1
+    for axis in "dn":
+        assert kernel.schedule[f"TILE@{axis}"].startswith("a:mma_m16n8k16_f16")
+    arrays = arrays_for(kernel, fresh_rng())
+    reference = evaluate(expr, {spec.name: arrays[spec.name] for spec in kernel.inputs})
+    assert not np.isnan(reference).any()
+    result = kernel.run(backend="sim", **arrays)
+    assert np.abs(result - reference).max() <= tolerance(kernel, reference)
