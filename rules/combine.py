@@ -18,7 +18,7 @@ all safe.
 from __future__ import annotations
 
 from ..carriers import plain
-from ..expressions import Expr, lift
+from ..expressions import Expr
 from ..monoids import MONOIDS
 from ..notation import text
 from ..representations import REPRESENTATIONS, Representation
@@ -31,7 +31,7 @@ _SOURCE = "a representation is a group action that is linear on each channel"
 
 # A head of this derivation alone: it never leaves the e-graph.
 DECLARATIONS = """
-(constructor Move (Exprs Expr Expr Expr) Expr)
+(constructor Move (Exprs Exprs Exprs Expr) Expr)
 (relation merged (Exprs Exprs Exprs))
 (relation over (Expr Exprs))
 """
@@ -56,9 +56,9 @@ def merged(rep: Representation, left: Bases, right: Bases) -> Bases:
 def laws(rep: Representation) -> tuple[Row, ...]:
     """The laws of moves, for one representation. The last one is its row of the table."""
     bases = tuple(E(f"b{place}") for place in range(len(rep.monoids)))
-    x, to = E("x q")
-    element = rep.parameter(*bases)
-    moved = rep.act(bases, element, to, x)
+    x, own = E("x"), rep.point(*bases)
+    to = tuple(E(f"q{place}") for place in range(len(own)))
+    moved = rep.act(bases, own, to, x)
     rules = (
         ("compose", "(= e (Move b q t (Move b p q x)))", "(union e (Move b p t x))"),
         (
@@ -69,7 +69,8 @@ def laws(rep: Representation) -> tuple[Row, ...]:
         ("over", "(= e (Move b p q x)) (over x b)", "(over e b)"),
         (
             f"move-{rep.name.lower()}",
-            f"(= e (Move b p q x)) {_parts_of('b', bases)} (= p {text(element)})",
+            f"(= e (Move b p q x)) {_parts_of('b', bases)} (= p {_vector(own)})"
+            f" {_parts_of('q', to)}",
             f"(union e {text(moved)})",
         ),
     )
@@ -82,14 +83,14 @@ def laws(rep: Representation) -> tuple[Row, ...]:
 def definition(rep: Representation, left: Bases, right: Bases, x: Expr, y: Expr) -> str:
     """The combined channel by definition, as egglog text."""
     both = merged(rep, left, right)
-    end = text(rep.parameter(*both))
-    common = text(lift(0.0)) if rep.is_group else end
+    end = _vector(rep.point(*both))
+    common = _vector(rep.origin) if rep.is_group else end
 
     def move(bases: Bases, start: str, to: str, value: str) -> str:
         return f"(Move {_vector(bases)} {start} {to} {value})"
 
     def unpacked(bases: Bases, value: Expr) -> str:
-        return move(bases, text(rep.parameter(*bases)), common, text(value))
+        return move(bases, _vector(rep.point(*bases)), common, text(value))
 
     return move(both, common, end, _both(rep, unpacked(left, x), unpacked(right, y)))
 

@@ -59,6 +59,9 @@ two_sinks = (exp(x - _tops) * v).sum(n) / (exp(x - _tops).sum(n) + exp(g - _tops
 
 two_weights, two_more = weights(x) / weights(x).sum(n), g * weights(-x)
 
+off = x - (weights(y) * x).sum(n) / weights(y).sum(n)
+gain = x * x + 1.0
+off_gain = x - (weights(y) * (gain * x)).sum(n) / (weights(y) * gain).sum(n)
 at_peak = where(x == x.max(n), 1.0, 0.0)
 mean = x.sum(n) / 12.0
 variance = ((x - mean) * (x - mean)).sum(n) / 12.0
@@ -125,6 +128,8 @@ _ORBITS = {
     ("Shift", "plain"): variance,
     ("Shift", "weighted"): (_positive * ((x - _weighted_centre) * (x - _weighted_centre))).sum(n),
     ("Shift", "plain-spread"): (w + (x - mean) * (x - mean)).sum(n),
+    ("Spread", "plain"): (weights(y) * (off * off)).sum(n),
+    ("Spread", "weighted"): (weights(y) * (gain * (off_gain * off_gain))).sum(n),
     ("Select", "weighted"): (at_peak * v).sum(n),
     ("Select", "plain"): at_peak.sum(n),
 }
@@ -136,6 +141,8 @@ _UNFOLDED = {
     ("Shift", "plain"): make("Get", *_twisted("Shift", (_one, x), lift(0.0))),
     ("Shift", "weighted"): make("Get", *_twisted("Shift", _weighted, lift(0.0))),
     ("Shift", "plain-spread"): make("Get", *_twisted("Shift", (_one, x), w)),
+    ("Spread", "plain"): make("Get", *_twisted("Spread", (y, _one, x), lift(0.0))),
+    ("Spread", "weighted"): make("Get", *_twisted("Spread", (y, gain, gain * x), lift(0.0))),
     ("Select", "weighted"): make("Get", *_twisted("Select", (x,), w)),
     ("Select", "plain"): make("Get", *_twisted("Select", (x,), _one)),
 }
@@ -147,6 +154,8 @@ TRANSPORTED = {
     ("Shift", "plain"): _beside("Shift", (_one, x), x * x),
     ("Shift", "weighted"): _beside("Shift", _weighted, _positive * (x * x)),
     ("Shift", "plain-spread"): _beside("Shift", (_one, x), w + x * x),
+    ("Spread", "plain"): _beside("Spread", (y, _one, x), exp(y) * (x * x)),
+    ("Spread", "weighted"): _beside("Spread", (y, gain, gain * x), exp(y) * (gain * (x * x))),
 }
 
 
@@ -155,7 +164,7 @@ def orbit(rep: Representation, chart: Chart) -> Expr:
     found = _ORBITS.get((rep.name, chart.name))
     if found is not None:
         return found
-    selected: Expr = make("Red", make(rep.monoid), n, rep.act((x,), x, x.max(n), w))
+    selected: Expr = make("Red", make(rep.monoid), n, rep.act((x,), (x,), (x.max(n),), w))
     return selected
 
 

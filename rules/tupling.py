@@ -10,7 +10,7 @@ from ..representations import REPRESENTATIONS, Representation
 from . import examples as at
 from .facts import fact
 from .law import Equal, Law, Row, Steering
-from .patterns import E, fold_one, get, k, monoid, plain, reduce, total, zero
+from .patterns import E, fold_one, get, k, monoid, plain, reduce, total
 from .twist import channels, folded, simplified
 
 c, e, i, r, u, x = E("c e i r u x")
@@ -33,7 +33,7 @@ def pair(rep: Representation) -> Law:
     """A sum that may overflow runs beside the fold of its bases: the banana split of the two."""
     chart = rep.charts[0]
     bases, _ = channels(rep, chart)
-    summand = simplified(rep.act(chart.bases, chart.parameter, zero, chart.lift))
+    summand = simplified(rep.act(chart.bases, chart.point, rep.origin, chart.lift))
     channel = plain("Sum", summand)
     state = fold_one(k, *bases, channel)
     return Law(

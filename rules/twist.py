@@ -94,7 +94,7 @@ def orbit(rep: Representation, chart: Chart) -> Law:
     bases, twisted = channels(rep, chart)
     sums = folded(rep, chart)
     state = fold_one(k, *bases, twisted)
-    moved = rep.act(chart.bases, chart.parameter, rep.parameter(*sums), chart.lift)
+    moved = rep.act(chart.bases, chart.point, rep.point(*sums), chart.lift)
     body, counted = _counted(simplified(moved))
     return Law(
         name=f"twist/orbit-{rep.name.lower()}-{chart.name}",
@@ -110,8 +110,8 @@ def orbit(rep: Representation, chart: Chart) -> Law:
 def unfold(rep: Representation, chart: Chart) -> Law:
     """The same equation read from right to left: the sum in one more pass than its bases take."""
     bases, twisted = channels(rep, chart)
-    centre = rep.parameter(*folded(rep, chart))
-    moved = rep.act(chart.bases, chart.parameter, centre, chart.lift)
+    centre = rep.point(*folded(rep, chart))
+    moved = rep.act(chart.bases, chart.point, centre, chart.lift)
     body, counted = _counted(simplified(moved))
     return Law(
         name=f"twist/unfold-{rep.name.lower()}-{chart.name}",
@@ -132,10 +132,10 @@ def transport(rep: Representation, chart: Chart) -> Law:
     """A carrier that holds a plain sum beside its bases, in coordinates at the bases."""
     bases, twisted = channels(rep, chart)
     sums = folded(rep, chart)
-    summand = simplified(rep.act(chart.bases, chart.parameter, zero, chart.lift))
+    summand = simplified(rep.act(chart.bases, chart.point, rep.origin, chart.lift))
     channel = plain("Sum", summand)
     state = fold_one(k, *bases, twisted)
-    back = rep.act(sums, rep.parameter(*sums), zero, get(state, twisted))
+    back = rep.act(sums, rep.point(*sums), rep.origin, get(state, twisted))
     value, counted = _counted(simplified(back))
     return Law(
         name=f"twist/transport-{rep.name.lower()}-{chart.name}",

@@ -24,6 +24,7 @@ from egraph_flash.carriers import (
 )
 from egraph_flash.combination import derive
 from egraph_flash.evaluation import Merge, Value
+from egraph_flash.expressions import lift
 from egraph_flash.representations import REPRESENTATIONS
 from egraph_flash.terms import make, variable
 from tests.support.rationals import ABSENT, exact
@@ -43,13 +44,17 @@ def _twisted(name: str, bases: tuple[Any, ...], lift: str) -> Any:
 _top, _other = _channel("Max", "u"), _channel("Max", "w")
 _count, _sum = _channel("Sum", "n"), _channel("Sum", "x")
 _last = _twisted("SelectMax", (_top,), "w")
-_weights = _twisted("Scale", (_top,), "one")
+_weights, _weighed = (_twisted("Scale", (_top,), name) for name in ("one", "x"))
 
 CARRIERS: dict[str, tuple[Any, ...]] = {
     "max": (_top,),
     "sum": (_sum,),
     "weighted sums": (_top, _twisted("Scale", (_top,), "one"), _twisted("Scale", (_top,), "v")),
     "sums of u exp(u)": (_top, _weights, _twisted("Affine", (_top, _weights), "zero")),
+    "weighted moments": (
+        *(_top, _weights, _weighed),
+        _twisted("Spread", (_top, _weights, _weighed), "zero"),
+    ),
     "two bases": (_top, _other, _twisted("Scale", (_top,), "a"), _twisted("Scale", (_other,), "b")),
     "what the largest have": (_top, _twisted("Select", (_top,), "v"), _last),
     "moments": (_count, _sum, _twisted("Shift", (_count, _sum), "zero")),
@@ -75,7 +80,8 @@ def _state(draw: st.DrawFn, carrier: tuple[Any, ...]) -> State:
         if is_twisted(channel):
             base = bases_of(channel)[0]
             absent = values[base] == (ABSENT if monoid_of(base) == "Max" else 0)
-            values[channel] = _exact(identity(channel)) if absent else draw(_dyadic)
+            drawn = draw(_weight if channel is _weights else _dyadic)
+            values[channel] = _exact(identity(channel)) if absent else drawn
         elif monoid_of(channel) == "Max":
             values[channel] = ABSENT if gone else Fraction(draw(st.integers(-40, 40)))
         elif channel is _count:
@@ -253,7 +259,15 @@ def test_folds_agree_with_their_closed_forms(seed: int) -> None:
     deep = make("Tw", make("Rep", "Affine"), (top, weighted), make("Num", 0.0))
     weight, squares = exp(u - u.max(n)), (v - v.sum(n) / 9.0) * (v - v.sum(n) / 9.0)
     depths = weight * (u - u.max(n)) * v
-    for channel, summand in ((weighted, weight * v), (spread, squares), (deep, depths)):
+    ones_at, sum_at = (make("Tw", make("Rep", "Scale"), (top,), r) for r in (lift(1.0), v))
+    apart = make("Tw", make("Rep", "Spread"), (top, ones_at, sum_at), make("Num", 0.0))
+    centred = v - (weight * v).sum(n) / weight.sum(n)
+    for channel, summand in (
+        (weighted, weight * v),
+        (spread, squares),
+        (deep, depths),
+        (apart, weight * (centred * centred)),
+    ):
         state = make("Fold", n, make("Flat"), make("Lift", closure((channel,))))
         got = evaluate(make("Get", state, channel), arrays)
         want, magnitude = (evaluate(each.sum(n), arrays) for each in (summand, abs(summand)))

@@ -57,7 +57,8 @@ EXPECTED = {
     "entropy": (1, 0),  # its parts have one sign
     "collision": (1, 0),
     "variance": (1, 0),
-    "weighted_variance": (2, 0),  # one pass would need a maximum for its weights
+    "weighted_variance": (1, 0),
+    "softmax_variance": (1, 0),
     "weighted_spread": (1, 0),
     "mean_deviation": (2, 0),
     "squashed": (2, 0),

@@ -97,6 +97,14 @@ def weighted_variance(m: int = 4, n: int = 11) -> Expr:
     return (w * (y * y)).sum(N) / w.sum(N)
 
 
+def softmax_variance(m: int = 4, n: int = 11) -> Expr:
+    """Of values, under the weights of scores."""
+    M, N, x = _rows(m, n)
+    p = softmax(Tensor("scores", (M, N), f32), N)
+    y = x - (p * x).sum(N)
+    return (p * (y * y)).sum(N)
+
+
 def weighted_spread(m: int = 4, n: int = 11) -> Expr:
     """One pass: these weights are provably positive, and need no maximum."""
     _, N, x = _rows(m, n)
