@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from ..absence import NOWHERE, ZERO, Kinds, absence_of, identity_kinds
+from ..absence import NOWHERE, ZERO, Kinds, absence_of, folded_kinds, identity_kinds
 from ..axes import Axis
 from ..notation import pretty
 from ..open_plan import OpenArgument, Tiles
@@ -20,7 +20,7 @@ from .builder import Builder
 from .context import Context
 from .contraction import contract
 from .expression import compute, real, truth
-from .folds import fold_across, fold_lanes, fold_rows, inner_fold
+from .folds import combine_of, fold_across, fold_lanes, fold_rows, inner_fold
 from .frames import Frame, Side
 from .last_block import Following, Remaining, following_offset, only_the_last
 from .layout import NONE, Layout
@@ -272,16 +272,18 @@ class _Kernel:
         self.ctx.absent[op.into] = absence_of(op.red, self.ctx.absent)
 
     def _rowfold(self, op: RowFold) -> None:
-        value = fold_rows(self.ctx, op.monoid, self.ctx.bound[op.tile], self.inner)
-        self.folded(op.into, value, op.monoid, op.tile)
+        self.fold(op.into, fold_rows, op.monoid, op.tile)
 
     def _lanefold(self, op: LaneFold) -> None:
-        value = fold_lanes(self.ctx, op.monoid, self.ctx.bound[op.tile], self.inner)
-        self.folded(op.into, value, op.monoid, op.tile)
+        self.fold(op.into, fold_lanes, op.monoid, op.tile)
 
     def _acrosslanes(self, op: AcrossLanes) -> None:
-        value = fold_across(self.ctx, op.monoid, self.ctx.bound[op.part], self.inner)
-        self.folded(op.into, value, op.monoid, op.part)
+        self.fold(op.into, fold_across, op.monoid, op.part)
+
+    def fold(self, into: Any, by: Callable[..., Value], monoid: str, of: Any) -> None:
+        combine = combine_of(self.ctx, monoid, self.inner, self.ctx.absent[of])
+        value = by(self.ctx, combine, self.ctx.bound[of], self.inner)
+        self.folded(into, value, monoid, of)
 
     def _publish(self, op: Publish) -> None:
         publish(self.ctx, [self.ctx.bound[tile] for tile in op.tiles])
@@ -304,7 +306,7 @@ class _Kernel:
 
     def folded(self, into: Any, value: Value, monoid: str, of: Any) -> None:
         self.ctx.bind(into, value)
-        self.ctx.absent[into] = self.ctx.absent[of]
+        self.ctx.absent[into] = folded_kinds(monoid, self.ctx.absent[of])
         if monoid == "Max":
             self.ctx.upper.add(into)
 

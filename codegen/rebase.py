@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ..absence import absence_of
-from ..monoids import MONOIDS
-from ..terms import make
+from ..carriers import plain
 from .context import Context
 from .exponential import negated
 from .expression import compute, real
-from .folds import FULL_WARP, fold_across
+from .folds import FULL_WARP, combine_of, fold_across
 from .frames import Frame
-from .pointwise import REAL
 from .tile import Rebase
 from .values import Value
 
@@ -52,13 +50,13 @@ def rebase(ctx: Context, op: Rebase, frame_of: Callable[[str], Frame]) -> None:
         above = b.op("setp_gt_f32", word, limit.words[row])
         exceeds = above if exceeds is None else b.op("or_pred", exceeds, above)
     moves = b.op("vote_sync_any_pred", exceeds, FULL_WARP)
-    ctx.absent[op.new] = absence_of(make("Max2", op.base, op.part), ctx.absent)
+    ctx.absent[op.new] = absence_of(plain(op.monoid, op.base, op.part), ctx.absent)
     ctx.upper |= {op.base, op.new}
     depth, slots = b.depth, dict(ctx.slots)
     with b.when(moves, uniform=True):
-        whole = fold_across(ctx, op.monoid, part, frame_of("inner"))
-        emit = REAL[MONOIDS[op.monoid].operator]
-        words = tuple(emit(b, x, y) for x, y in zip(base.words, whole.words, strict=True))
+        combine = combine_of(ctx, op.monoid, frame_of("inner"))
+        whole = fold_across(ctx, combine, part, frame_of("inner"))
+        words = tuple(map(combine, base.words, whole.words))
         new = Value("rows", "f32", words, b.depth)
         ctx.bind(op.new, new)
         for tile, shape, expr in op.moved:

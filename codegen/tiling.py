@@ -233,8 +233,7 @@ class _Writer:
 
     def element(self, channel: Chan) -> Any:
         """What one element of the fold adds, with the body's reductions as tiles."""
-        expr = summand(channel, self.new) if monoid_of(channel) == "Sum" else lift_of(channel)
-        return self.in_tiles(expr)
+        return self.in_tiles(summand(channel, self.new))
 
     def in_tiles(self, expr: Any) -> Any:
         """A term of the body in the body's tiles; differences from a base that a contraction

@@ -15,13 +15,15 @@ from .expressions import (
     log,
     maximum,
     minimum,
-    softmax,
     sqrt,
     tanh,
     where,
 )
 from .masks import alibi, causal, distance, prefix, same_document, softcap, window
+from .monoids import Monoid
 from .pipeline import optimize
+from .reductions import argmax, softmax
+from .registration import register
 
 if TYPE_CHECKING:
     from .evaluation import evaluate
@@ -33,8 +35,10 @@ _LATE = {"evaluate": "evaluation"}  # imported on first use
 __all__ = [
     "Axis",
     "Expr",
+    "Monoid",
     "Tensor",
     "alibi",
+    "argmax",
     "bf16",
     "boolean",
     "causal",
@@ -51,6 +55,7 @@ __all__ = [
     "minimum",
     "optimize",
     "prefix",
+    "register",
     "same_document",
     "softcap",
     "softmax",

@@ -15,9 +15,10 @@ import numpy as np
 
 from .dtypes import Array
 from .monoids import MONOIDS
-from .terms import make, rewrite, subterms
+from .terms import make, rewrite, subterms, variable
 
 TRUE = make("Num", 1.0)
+_LEFT, _RIGHT = variable("Expr", "left"), variable("Expr", "right")
 Flag = Array  # boolean, same shape as the values
 
 
@@ -107,6 +108,13 @@ def identity_kinds(identity: float) -> Kinds:
     return LOG if identity == -np.inf else ZERO if identity == 0 else NOWHERE
 
 
+def folded_kinds(monoid: str, elements: Kinds) -> Kinds:
+    """In which domains what a monoid makes of one or more such elements may be absent."""
+    known = {_LEFT: elements, _RIGHT: elements}
+    both = elements | absence_of(MONOIDS[monoid].combine(_LEFT, _RIGHT), known)
+    return both if both == elements else folded_kinds(monoid, both)
+
+
 def absence_of(term: Any, known: Mapping[Any, Kinds]) -> Kinds:
     """In which domains an element of a term may be absent, as far as its form shows.
 
@@ -122,8 +130,9 @@ def absence_of(term: Any, known: Mapping[Any, Kinds]) -> Kinds:
     if head == "Where" and is_known(term.args[0]):
         return below[1]
     if head == "Red":
-        empty = identity_kinds(MONOIDS[term.args[0].head].identity)
-        return below[0] | (empty if _may_be_empty(term.args[1]) else NOWHERE)
+        monoid = term.args[0].head
+        empty = identity_kinds(MONOIDS[monoid].identity)
+        return folded_kinds(monoid, below[0]) | (empty if _may_be_empty(term.args[1]) else NOWHERE)
     if head == "Get":
         return frozenset().union(LOG | ZERO if _folds_nothing(term) else NOWHERE, *below)
     return _RESULT[head](*below) if head in _RESULT else NOWHERE

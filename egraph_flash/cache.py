@@ -7,7 +7,7 @@ import functools
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -53,10 +53,16 @@ def source_digest(root: Path = Path(__file__).parent) -> str:
     return digest.hexdigest()
 
 
-def kernel_key(expression: str, target: str, pins: Mapping[str, str]) -> str:
-    """The key of a kernel: its expression as text, its target, its pins, and our own sources."""
+def kernel_key(
+    expression: str, target: str, pins: Mapping[str, str], own: Sequence[str] = ()
+) -> str:
+    """The key of a kernel: its expression as text, its target, its pins, and our own sources.
+
+    `own` are the definitions of monoids and laws that a user registered.
+    """
     pinned = [f"{name}={pins[name]}" for name in sorted(pins)]
-    return _key("kernel", source_digest(), target, expression, *pinned)
+    defined = _key(*own) if own else ""
+    return _key("kernel", source_digest(), target, defined, expression, *pinned)
 
 
 def _key(*parts: str) -> str:

@@ -43,8 +43,10 @@ def lift_of(channel: Chan) -> Expr:
 
 
 def monoid_of(channel: Chan) -> str:
-    """Twisted channels are additive once their bases agree."""
-    return "Sum" if is_twisted(channel) else channel.args[0].head
+    """The monoid that it folds in, of a twisted channel once its bases agree."""
+    if is_twisted(channel):
+        return representation_of(channel).monoid
+    return channel.args[0].head  # type: ignore[no-any-return]
 
 
 def representation_of(channel: Chan) -> Representation:
@@ -78,14 +80,14 @@ def identity(channel: Chan) -> float:
 
 
 def plain(monoid: str, a: Expr, b: Expr) -> Expr:
-    """The pointwise combination of two values of an untwisted channel."""
-    return make(MONOIDS[monoid].operator, a, b)  # type: ignore[no-any-return]
+    """Two values combined."""
+    return MONOIDS[monoid].combine(a, b)  # type: ignore[no-any-return]
 
 
 def combine(channels: Sequence[Chan], a: Values, b: Values) -> dict[Chan, Expr]:
     """The combined state, channel by channel, as expressions in the two states' values.
 
-    A twisted channel is transported from each side's bases to the combined ones, then added.
+    A twisted channel is transported from each side's bases to the combined ones, then combined.
     """
     out: dict[Chan, Expr] = {}
     for channel in closure(channels):
@@ -96,5 +98,5 @@ def combine(channels: Sequence[Chan], a: Values, b: Values) -> dict[Chan, Expr]:
         new = tuple(out[base] for base in bases)
         left = action.transport(a[channel], tuple(a[base] for base in bases), new)
         right = action.transport(b[channel], tuple(b[base] for base in bases), new)
-        out[channel] = left + right
+        out[channel] = plain(monoid_of(channel), left, right)
     return out

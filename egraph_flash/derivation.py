@@ -17,7 +17,7 @@ from .frozen import Klass, Node
 from .listing import listing
 from .miniature import Miniature
 from .record import Derivation, Step
-from .rules import laws
+from .rules import OWN, Row, laws
 from .shaping import flat_folds, shaped
 from .solver import Keep
 
@@ -180,7 +180,7 @@ def _errors(extraction: Extraction, chain: list[_Member]) -> list[float]:
 
 
 def _step(extraction: Extraction, hits: Mapping[str, int], member: _Member, error: float) -> Step:
-    own = [name for name, law in laws().items() if law.family == member.family]
+    own = [name for name, law in laws().items() if member.family in _families(law)]
     fired = [name for name in own if name in hits and laws()[name].equates]
     terms = tuple(map(extraction.search.naming.original, member.terms))
     return Step(
@@ -192,3 +192,8 @@ def _step(extraction: Extraction, hits: Mapping[str, int], member: _Member, erro
         cost_us=member.cost_us,
         max_error=error,
     )
+
+
+def _families(law: Row) -> tuple[str, ...]:
+    """At which steps a law shows: one of a user's own where laws of its phase do."""
+    return (law.family, law.phase) if law.name in OWN else (law.family,)

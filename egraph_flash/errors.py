@@ -11,6 +11,10 @@ class ExpressionError(EgraphFlashError, ValueError):
     """A term that is not well formed: axes that disagree, an index outside the language."""
 
 
+class LawError(EgraphFlashError, ValueError):
+    """A monoid or law of one's own whose claim fails; shows the values on which it does."""
+
+
 class ScheduleError(EgraphFlashError, ValueError):
     """A knob, pin or target that is unknown or cannot be honoured; names the nearest legal one."""
 

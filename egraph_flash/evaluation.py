@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from .absence import ABSENT, settle
+from .absence import ABSENT, identity_kinds, settle
 from .axes import Axis, size_of
 from .carriers import bases_of, channels_of, closure, combine, identity, lift_of, tower_of
 from .dtypes import DTYPES, Array
 from .errors import InputError
 from .expressions import Expr, Output, lift
-from .monoids import MONOIDS
+from .monoids import MONOIDS, Monoid
 from .operators import OPERATORS
 from .terms import Chan, Extent, State, Term, make, subterms, variable
 
@@ -34,7 +34,7 @@ class Value:
 
     def along(self, axes: tuple[Axis, ...]) -> Array:
         """The array with one dimension for each of these axes, of length 1 where it has none."""
-        return _spread(self.array, self.axes, axes)
+        return spread(self.array, self.axes, axes)
 
 
 def evaluate(
@@ -65,7 +65,7 @@ def evaluate(
     term: Expr = expr.expr
     value = Evaluator(term, arrays, at or {}, lengths or {}).value(term)
     wanted = tuple(axis for axis in axes if axis in value.axes)
-    return _spread(value.array, value.axes, wanted)
+    return spread(value.array, value.axes, wanted)
 
 
 def _placed(output: Output, arrays: Mapping[str, Array], lengths: Mapping[str, int]) -> Array:
@@ -78,8 +78,7 @@ def _placed(output: Output, arrays: Mapping[str, Array], lengths: Mapping[str, i
     evaluator = Evaluator(all_of_them, arrays, {}, lengths)
     values = [evaluator.value(part) for part in parts]
     axes = tuple(dict.fromkeys(axis for value in values for axis in value.axes))
-    spread = np.broadcast_arrays(*(_spread(value.array, value.axes, axes) for value in values))
-    value, holds, *places = spread
+    value, holds, *places = np.broadcast_arrays(*(v.along(axes) for v in values))
     result = np.zeros([evaluator.size(axis) for axis in output.axes])
     kept = holds != 0
     where = tuple(place[kept].astype(np.int64) for place in places)
@@ -150,7 +149,7 @@ class Evaluator:
         stored = self.arrays[tensor.args[0]]
         axes = tuple(dict.fromkeys(a for index in indices for a in self.values[index].axes))
         places = [
-            _spread(self.values[index].array, self.values[index].axes, axes).astype(np.int64)
+            spread(self.values[index].array, self.values[index].axes, axes).astype(np.int64)
             for index in indices
         ]
         shape = np.broadcast_shapes(*(place.shape for place in places)) if places else ()
@@ -162,8 +161,8 @@ class Evaluator:
     def _apply(self, node: Any) -> Value:
         operands = [self.values[child] for child in node.args]
         axes = tuple(dict.fromkeys(axis for operand in operands for axis in operand.axes))
-        arrays = tuple(_spread(operand.array, operand.axes, axes) for operand in operands)
-        flags = tuple(_spread(operand.absent, operand.axes, axes) for operand in operands)
+        arrays = tuple(spread(operand.array, operand.axes, axes) for operand in operands)
+        flags = tuple(spread(operand.absent, operand.axes, axes) for operand in operands)
         array = np.asarray(OPERATORS[node.head].meaning(*arrays))
         if node.head not in ABSENT or not any(flag.any() for flag in flags):
             return Value(array, axes, np.zeros(array.shape, bool))
@@ -191,6 +190,9 @@ class Evaluator:
         else:
             place = body.axes.index(axis)
         axes = tuple(a for a in body.axes if a is not axis)
+        if monoid.reduce is None:
+            parts = tuple(np.moveaxis(part, place, -1) for part in (array, flags))
+            return _reduced(monoid, Value(parts[0], (*axes, axis), parts[1]))
         return Value(
             np.asarray(monoid.reduce(array, place)), axes, np.asarray(flags.all(axis=place))
         )
@@ -260,16 +262,44 @@ class Merge:
         self.left = {c: variable("Expr", f"a{i}") for i, c in enumerate(channels)}
         self.right = {c: variable("Expr", f"b{i}") for i, c in enumerate(channels)}
         self.combined = combine(channels, self.left, self.right)
-        ones = (1,) * len(axes)
-        self.identity = {
-            c: Value(np.full(ones, identity(c)), axes, np.ones(ones, bool)) for c in channels
-        }
+        self.identity = {c: _filled(identity(c), axes, (1,) * len(axes)) for c in channels}
 
     def __call__(self, a: dict[Chan, Value], b: dict[Chan, Value]) -> dict[Chan, Value]:
         sides = Evaluator(next(iter(self.combined.values())), {}, {})
         for variables, state in ((self.left, a), (self.right, b)):
             sides.values.update({variables[c]: state[c] for c in state})
         return {c: sides.value(term) for c, term in self.combined.items()}
+
+
+_LEFT, _RIGHT = variable("Expr", "left"), variable("Expr", "right")
+
+
+def _reduced(monoid: Monoid, value: Value) -> Value:
+    """A value folded along its last axis: halves are combined until one element is left."""
+    axes = value.axes[:-1]
+    combined = monoid.combine(_LEFT, _RIGHT)
+    while (half := value.array.shape[-1] // 2) > 0:
+        sides = Evaluator(combined, {}, {})
+        sides.values |= {_LEFT: _part(value, 0, half), _RIGHT: _part(value, half, 2 * half)}
+        both, rest = sides.value(combined), _part(value, 2 * half, None)
+        value = Value(
+            np.concatenate([both.array, rest.array], axis=-1),
+            value.axes,
+            np.concatenate([both.absent, rest.absent], axis=-1),
+        )
+    if not value.array.shape[-1]:
+        return _filled(monoid.identity, axes, value.array.shape[:-1])
+    return Value(value.array[..., 0], axes, value.absent[..., 0])
+
+
+def _part(value: Value, start: int, end: int | None) -> Value:
+    """The elements of the last axis from `start` up to `end`."""
+    return Value(value.array[..., start:end], value.axes, value.absent[..., start:end])
+
+
+def _filled(number: float, axes: tuple[Axis, ...], shape: tuple[int, ...]) -> Value:
+    """An identity everywhere, which is what a mask leaves where it is -inf or 0."""
+    return Value(np.full(shape, number), axes, np.full(shape, bool(identity_kinds(number))))
 
 
 def _place(axis: Any, places: dict[Any, int]) -> int:
@@ -286,7 +316,7 @@ def _place(axis: Any, places: dict[Any, int]) -> int:
 def _along(value: Value, axes: tuple[Axis, ...], axis: Axis, size: int) -> Value:
     """The value with its dimensions in the order (*axes, axis), the last one `size` long."""
     order = (*axes, axis)
-    array, absent = (_spread(part, value.axes, order) for part in (value.array, value.absent))
+    array, absent = (spread(part, value.axes, order) for part in (value.array, value.absent))
     shape = (*array.shape[:-1], size)
     return Value(np.broadcast_to(array, shape), order, np.broadcast_to(absent, shape))
 
@@ -322,7 +352,7 @@ def _restrict(value: Value, axes: tuple[Axis, ...]) -> Value:
     return Value(array, kept, absent)
 
 
-def _spread(array: Array, axes: tuple[Axis, ...], wanted: tuple[Axis, ...]) -> Array:
+def spread(array: Array, axes: tuple[Axis, ...], wanted: tuple[Axis, ...]) -> Array:
     """The array with one dimension for each wanted axis, of length 1 where it has none."""
     have = [axis for axis in wanted if axis in axes]
     moved = np.transpose(array, [axes.index(axis) for axis in have]) if array.ndim else array

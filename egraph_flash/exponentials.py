@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from .axes import Axis
-from .carriers import bases_of, lift_of, monoid_of
+from .carriers import bases_of, monoid_of
 from .free import free
 from .roles import placeholder, summand
 from .shapes import multiple_of, shape_of
@@ -58,7 +58,7 @@ def subtracts_a_base(stage: Stage, start: str) -> bool:
 
 def _body(stage: Stage) -> Iterator[_Place]:
     sums, row, column, fold = shape_of(stage), stage.roles.row, stage.roles.column, stage.fold
-    maxima = {placeholder(c): c for c in stage.channels if monoid_of(c) == "Max"}
+    maxima = {placeholder(c): c for c in stage.channels if c.head == "Ch" and monoid_of(c) == "Max"}
     for channel in stage.channels:
         yield _Place(_element(channel), row, fold, maxima)
     for _, found in sums.inner:
@@ -77,8 +77,6 @@ def _outputs(stage: Stage) -> Iterator[_Place]:
 
 def _element(channel: Chan) -> Any:
     """What one element of the fold adds to a channel, at placeholders for its bases."""
-    if monoid_of(channel) != "Sum":
-        return lift_of(channel)
     return summand(channel, {base: placeholder(base) for base in bases_of(channel)})
 
 

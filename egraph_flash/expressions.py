@@ -10,6 +10,7 @@ from .dtypes import Dtype
 from .errors import ExpressionError
 from .free import free
 from .layouts import ALIGNMENT_BYTES, Strides, array_term, check_strides
+from .monoids import MONOIDS, Monoid
 from .operators import OPERATORS
 from .terms import Term, make
 
@@ -99,6 +100,13 @@ class Operand:
     def max(self, *axes: Axis) -> Expr:
         """The maximum over `axes`. An axis without elements gives -inf."""
         return _reduce("Max", self.expr, axes)
+
+    def fold(self, monoid: Monoid | str, *axes: Axis) -> Expr:
+        """The elements along `axes` combined in a registered monoid, which may be given by name.
+
+        Raises ExpressionError for one that is not registered.
+        """
+        return _reduce(registered(monoid), self.expr, axes)
 
     def cast(self, dtype: Dtype) -> Expr:
         """The value rounded to `dtype`; on an output, the dtype in which it is stored."""
@@ -328,6 +336,19 @@ def _check_names(where: str, axes: tuple[Axis, ...]) -> None:
             )
 
 
+def registered(monoid: Monoid | str) -> str:
+    """The name of a monoid that is a row of the table. Raises ExpressionError for any other."""
+    name = monoid.name if isinstance(monoid, Monoid) else monoid
+    known = MONOIDS.get(name)
+    other = isinstance(monoid, Monoid) and known and known.definition != monoid.definition
+    if known is None or other:
+        raise ExpressionError(
+            f"fold: got the monoid {name!r}, wants one of {', '.join(MONOIDS)}, or another after "
+            "egraph_flash.register(Monoid(...))"
+        )
+    return name
+
+
 def _reduce(monoid: str, body: Expr, axes: tuple[Axis, ...]) -> Expr:
     if not axes:
         raise ExpressionError(f"{monoid.lower()}: got no axis, wants one of {body.axes}")
@@ -368,23 +389,3 @@ def minimum(a: Value, b: Value) -> Expr:
 def where(condition: Value, chosen: Value, otherwise: Value) -> Expr:
     """`chosen` where `condition` holds, else `otherwise`; an `otherwise` of -inf masks."""
     return _apply("Where", condition, chosen, otherwise)
-
-
-def softmax(x: Value, axis: Axis, *, extra: Value | None = None) -> Expr:
-    """exp(x - max x) / Σ exp(x - max x), spelled out; a row without unmasked elements gives 0.
-
-    `extra` is one more element of each row, which the maximum and the sum take in and the result
-    leaves out (an attention sink). Raises ExpressionError where it varies along the axis.
-    """
-    x = lift(x)
-    if extra is None:
-        weights = exp(x - x.max(axis))
-        return weights / weights.sum(axis)
-    extra = lift(extra)
-    if axis in extra.axes:
-        raise ExpressionError(
-            f"softmax: the extra element {extra} varies along {axis}, wants one a row"
-        )
-    top = maximum(x.max(axis), extra)
-    weights = exp(x - top)
-    return weights / (weights.sum(axis) + exp(extra - top))

@@ -14,13 +14,14 @@ from .notation import pretty_node
 from .terms import Chan, Term, subterms
 
 _LEAVES = ("Load", "Num", "Idx", "Len")
+_LETTERS = {"Max": "m", "Sum": "s"}
 
 
 def listing(*terms: Any) -> str:
     """The terms for people: shared expressions and folds are named once and then referred to.
 
-    A fold lists its channels with labels, `m` for a maximum, `s` for a sum, `t` for a twisted
-    channel, which says in brackets which channels are its bases.
+    A fold lists its channels with labels, `m` for a maximum, `s` for a sum, `r` for another
+    reduction, `t` for a twisted channel, which says in brackets which channels are its bases.
 
     >>> from egraph_flash import Axis, Tensor, exp, f32
     >>> (n,) = Axis.many(n=8)
@@ -97,7 +98,7 @@ def _axis(term: Any) -> tuple[str, int]:
 
 def _labels(channels: tuple[Any, ...]) -> dict[Chan, str]:
     """A letter for each channel by its kind, numbered where there are several of it."""
-    letters = ["t" if is_twisted(c) else {"Max": "m"}.get(monoid_of(c), "s") for c in channels]
+    letters = ["t" if is_twisted(c) else _LETTERS.get(monoid_of(c), "r") for c in channels]
     several = Counter(letters)
     seen: Counter[str] = Counter()
     found = {}

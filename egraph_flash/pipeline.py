@@ -9,6 +9,7 @@ from typing import Any
 from . import cache, debug
 from .kernel import Kernel
 from .record import Record
+from .registration import definitions
 from .request import Request, request_for
 
 
@@ -41,7 +42,8 @@ def optimize(
 
 def compiled(request: Request, timings: dict[str, float]) -> Record:
     """The record from the disk cache, else compiled and kept; `timings` gets seconds by step."""
-    entry = cache.kernel_key(request.text, request.target, request.pins)
+    own = definitions(request.text)
+    entry = cache.kernel_key(request.text, request.target, request.pins, own)
     record = cache.load_record(entry)
     if record is None:
         from .compilation import compile_request

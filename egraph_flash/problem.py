@@ -9,9 +9,10 @@ from typing import Any
 from .axes import Axis
 from .dtypes import DTYPES
 from .errors import InputError
-from .expressions import Tensor, inf, softmax, where
+from .expressions import Tensor, inf, where
 from .loading import Loaded
 from .peers import Peer
+from .reductions import softmax
 
 NAME = "attention"
 Shape = tuple[int, int, int, int]

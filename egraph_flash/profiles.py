@@ -9,14 +9,16 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from .axes import Axis, size_of
-from .carriers import bases_of, lift_of, monoid_of
+from .carriers import bases_of, lift_of, monoid_of, plain
 from .dtypes import DTYPES
 from .free import free
 from .pipes import operations
 from .roles import Contraction, placeholder, summand
 from .shapes import shape_of
 from .stages import Stage, Target
-from .terms import rewrite, subterms
+from .terms import rewrite, subterms, variable
+
+_OTHER = variable("Expr", "other")
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,9 @@ def profile(stage: Stage) -> Profile:
         for pipe, count in operations(node).items():
             counted[*where, pipe] = counted.get((*where, pipe), 0.0) + count
     for channel in sums.plain:
-        pipe = "fma" if monoid_of(channel) == "Sum" else "alu"
-        counted[True, True, pipe] = counted.get((True, True, pipe), 0.0) + 1.0
+        for node in subterms(plain(monoid_of(channel), placeholder(channel), _OTHER)):
+            for pipe, count in operations(node).items():
+                counted[True, True, pipe] = counted.get((True, True, pipe), 0.0) + count
     for red in sums.serial:
         axes = set(free(red))
         where = roles.row in axes, roles.inner_columns in axes
@@ -177,8 +180,6 @@ def _bodies(stage: Stage) -> list[Any]:
     ]
     return after + [
         summand(channel, {base: placeholder(base) for base in bases_of(channel)})
-        if monoid_of(channel) == "Sum"
-        else lift_of(channel)
         for channel in stage.channels
     ]
 

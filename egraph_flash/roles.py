@@ -58,7 +58,7 @@ def placeholder(channel: Chan) -> Expr:
 
 
 def summand(channel: Chan, new: Values) -> Expr:
-    """What one element of the fold adds to an additive channel, once the bases are known.
+    """What one element of the fold adds to a channel, once the bases are known.
 
     Plain channels add their lift. A twisted one adds its lift carried from the element's own
     bases to the state's new bases, whose values are `new`.

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from .axes import Axis
-from .carriers import bases_of, channels_of, closure, identity, is_twisted, lift_of
+from .carriers import (
+    bases_of,
+    channels_of,
+    closure,
+    identity,
+    is_twisted,
+    lift_of,
+    representation_of,
+)
 from .expressions import exp, inf, lift, where
 from .terms import Chan, Term, make, rewrite, subterms
 
@@ -116,7 +124,7 @@ class _Sharing:
         """The channel over a part's own elements, of which those past the end are the identity."""
         bases = tuple(map(self.within, bases_of(channel)))
         value = self.at_element(lift_of(channel))
-        vanishes = any(identity(base) != 0.0 for base in bases)  # with its base
+        vanishes = any(identity(base) != 0.0 for base in bases) and _is_group(channel)
         absent = lift(identity(channel)).expr  # as it is, where an element adds nothing of its own
         if self.exists is not None and not vanishes and value is not absent:
             value = where(self.exists, value, _absent(identity(channel)))
@@ -137,6 +145,11 @@ class _Sharing:
             for arg in term.args
         )
         return make(term.head, *args) if args else term
+
+
+def _is_group(channel: Chan) -> bool:
+    """Whether what a channel has at an identity of its bases is nothing at any other."""
+    return is_twisted(channel) and representation_of(channel).is_group
 
 
 def _absent(value: float) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from .absence import known_to_hold
-from .carriers import bases_of, closure, lift_of, monoid_of
+from .carriers import bases_of, closure, identity, lift_of
 from .choices import Choices
 from .free import free
 from .indices import bounds
@@ -189,15 +190,12 @@ def _is_empty(interval: Interval) -> bool:
 def needed(stage: Stage) -> tuple[Any, ...]:
     """Conditions without any of which an element of the fold changes no channel of the state.
 
-    An element is the identity of a channel where a `where` puts the absent value of the domain
-    that its lift lives in: -inf below an exp and in a maximum, 0 in a sum.
+    An element is the identity of a channel where a `where` puts what comes to it: -inf in a
+    maximum and below an exp, 0 in a sum.
     """
     found: Conjuncts | None = None
     for channel in closure(stage.channels):
-        if monoid_of(channel) == "Max":
-            mine = _present(lift_of(channel), "log")
-        else:
-            mine = _present(summand(channel, _placeholders(channel)), "zero")
+        mine = _present(summand(channel, _placeholders(channel)), identity(channel))
         found = mine if found is None else found & mine
     order = {node: place for place, node in enumerate(_nodes(stage))}
     known = (condition for condition in found or _NONE if _known_to_tiles(stage, condition))
@@ -247,52 +245,51 @@ def _text(condition: Any) -> str:
     return text(condition)
 
 
-def _present(expr: Any, domain: str) -> Conjuncts:
-    """Conditions that all hold wherever an expression is not the absent value of the domain."""
+def _present(expr: Any, absent: float) -> Conjuncts:
+    """Conditions that all hold wherever an expression is not this number, an identity."""
     head, args = expr.head, expr.args
     if head == "Where":
-        if _is_absent(args[2], domain):
-            return _conjuncts(args[0]) | _present(args[1], domain)
-        return _present(args[1], domain) & _present(args[2], domain)
+        if _is_absent(args[2], absent):
+            return _conjuncts(args[0]) | _present(args[1], absent)
+        return _present(args[1], absent) & _present(args[2], absent)
     if head in ("Cast", "Risk", "Mat"):
-        return _present(args[-1], domain)
-    if head in ("Max2", "Min2") and domain == "log":
-        parts = [_present(arg, domain) for arg in args]
+        return _present(args[-1], absent)
+    if head in ("Max2", "Min2") and absent == -math.inf:
+        parts = [_present(arg, absent) for arg in args]
         return parts[0] & parts[1] if head == "Max2" else parts[0] | parts[1]
-    if domain == "log":
+    if absent == -math.inf:
         return _present_log(expr)
-    return _present_zero(expr)
+    return _present_zero(expr) if absent == 0.0 else _NONE
 
 
-def _is_absent(expr: Any, domain: str) -> bool:
-    """Whether a constant is the absent value of the domain: -inf of logarithms, else 0."""
-    nowhere = make("Num", float("-inf"))
-    if domain == "log":
-        return expr is nowhere
-    return any(expr is zero for zero in (make("Num", 0.0), make("Exp", nowhere)))
+def _is_absent(expr: Any, absent: float) -> bool:
+    """Whether a constant is the number."""
+    if absent == 0.0 and expr is make("Exp", make("Num", -math.inf)):
+        return True
+    return expr is make("Num", absent)
 
 
 def _present_log(expr: Any) -> Conjuncts:
     head, args = expr.head, expr.args
     if head == "Add":
-        return _present(args[0], "log") | _present(args[1], "log")
+        return _present(args[0], -math.inf) | _present(args[1], -math.inf)
     if head == "Sub":
-        return _present(args[0], "log")
+        return _present(args[0], -math.inf)
     if head == "Mul":
         for constant, other in (args, args[::-1]):
             if constant.head == "Num" and constant.args[0] > 0:
-                return _present(other, "log")
+                return _present(other, -math.inf)
     if head == "Div" and args[1].head == "Num" and args[1].args[0] > 0:
-        return _present(args[0], "log")
-    return _present(args[0], "zero") if head == "Log" else _NONE
+        return _present(args[0], -math.inf)
+    return _present(args[0], 0.0) if head == "Log" else _NONE
 
 
 def _present_zero(expr: Any) -> Conjuncts:
     head, args = expr.head, expr.args
     if head == "Mul":
-        return _present(args[0], "zero") | _present(args[1], "zero")
+        return _present(args[0], 0.0) | _present(args[1], 0.0)
     if head in ("Add", "Sub"):
-        return _present(args[0], "zero") & _present(args[1], "zero")
+        return _present(args[0], 0.0) & _present(args[1], 0.0)
     if head in ("Div", "Neg", "Abs", "Sqrt", "Tanh"):
-        return _present(args[0], "zero")
-    return _present(args[0], "log") if head == "Exp" else _NONE
+        return _present(args[0], 0.0)
+    return _present(args[0], -math.inf) if head == "Exp" else _NONE

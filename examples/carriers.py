@@ -5,12 +5,27 @@
 
 Nobody named these reductions to the compiler. A channel `Scale[m] v` is a sum of v exp(s) kept
 relative to the maximum m; `Affine[m, t]` one of s exp(s), `Shift[n, s]` one of squares about the
-mean.
+mean, and `Spread[m, t, s]` one of such squares times exp(s). `SelectMax[m] v` is the maximum of v
+where s is m.
 """
 
 from __future__ import annotations
 
-from egraph_flash import Axis, Expr, Tensor, exp, f16, f32, i32, log, optimize, softmax, sqrt, where
+from egraph_flash import (
+    Axis,
+    Expr,
+    Tensor,
+    argmax,
+    exp,
+    f16,
+    f32,
+    i32,
+    log,
+    optimize,
+    softmax,
+    sqrt,
+    where,
+)
 from egraph_flash.carriers import channels_of
 from egraph_flash.checking import compare, seeded_inputs
 from egraph_flash.loading import load
@@ -27,6 +42,10 @@ log_sum_exp = log(exp(x).sum(n))
 entropy = -(p * log(p)).sum(n)
 collision = (p * p).sum(n)
 cross_entropy = -(where(label.expr == n.index, 1.0, 0.0) * log(p)).sum(n)
+largest = argmax(x, n)
+value = Tensor("value", (m, n), f32)
+apart = value - (p * value).sum(n)
+softmax_variance = (p * (apart * apart)).sum(n)
 variance = (centred * centred).sum(n) / n.size
 layer_norm = centred / sqrt(variance + 1e-5)
 
@@ -43,7 +62,7 @@ INPUTS = {
 }
 NAMES = (
     *("log_sum_exp", "entropy", "collision", "cross_entropy"),
-    *("variance", "layer_norm", "rms_norm_product"),
+    *("largest", "softmax_variance", "variance", "layer_norm", "rms_norm_product"),
 )
 
 

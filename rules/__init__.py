@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
+from ..representations import Representation
 from .law import Equal, Law, Row, Steering, declarations, rewrite
 
-__all__ = ["Equal", "Law", "Row", "Steering", "laws", "program_parts", "rewrite"]
+__all__ = [
+    "OWN",
+    "Equal",
+    "Law",
+    "Row",
+    "Steering",
+    "laws",
+    "of_representation",
+    "program_parts",
+    "rewrite",
+]
+
+OWN: dict[str, Row] = {}  # rows that users registered, by name: see `registration`
 
 
 def _registry(families: Iterable[tuple[Row, ...]]) -> dict[str, Row]:
@@ -19,9 +32,15 @@ def _registry(families: Iterable[tuple[Row, ...]]) -> dict[str, Row]:
     return found
 
 
-@cache
 def laws() -> dict[str, Row]:
     """Every law and steering rule, by name, in the order in which the engine reads them."""
+    own = tuple(OWN[name] for name in sorted(OWN))
+    return _registry((tuple(_laws().values()), own)) if own else _laws()
+
+
+@cache
+def _laws() -> dict[str, Row]:
+    """Those of the package."""
     from . import (
         absorption,
         bracketing,
@@ -60,10 +79,22 @@ def laws() -> dict[str, Row]:
     )
 
 
-@cache
+def of_representation(rep: Representation) -> tuple[Row, ...]:
+    """The rows that are generated of one representation."""
+    from . import tupling, twist
+
+    return (*twist.laws(rep), *tupling.rows(rep))
+
+
 def program_parts() -> tuple[str, ...]:
     """The declarations and each rule as egglog text, to be parsed one by one.
 
     egglog 13 takes quadratic time over one long text, because every span holds it.
     """
-    return (declarations(), *(row.egglog for row in laws().values()))
+    own = (OWN[name].egglog for name in sorted(OWN))
+    return (declarations(), *_texts(), *own)
+
+
+@cache
+def _texts() -> tuple[str, ...]:
+    return tuple(row.egglog for row in _laws().values())

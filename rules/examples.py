@@ -7,7 +7,7 @@ from ..carriers import base_channels
 from ..dtypes import f32, i32
 from ..expressions import Expr, Tensor, exp, inf, lift, log, maximum, sqrt, tanh, where
 from ..operators import OPERATORS
-from ..representations import REPRESENTATIONS
+from ..representations import REPRESENTATIONS, Chart, Representation
 from ..terms import Chan, State, make
 
 m, n, d, e = Axis.many(m=6, n=12, d=4, e=3)
@@ -59,6 +59,10 @@ two_sinks = (exp(x - _tops) * v).sum(n) / (exp(x - _tops).sum(n) + exp(g - _tops
 
 two_weights, two_more = weights(x) / weights(x).sum(n), g * weights(-x)
 
+off = x - (weights(y) * x).sum(n) / weights(y).sum(n)
+gain = x * x + 1.0
+off_gain = x - (weights(y) * (gain * x)).sum(n) / (weights(y) * gain).sum(n)
+at_peak = where(x == x.max(n), 1.0, 0.0)
 mean = x.sum(n) / 12.0
 variance = ((x - mean) * (x - mean)).sum(n) / 12.0
 weighted_mean = (y * x).sum(n) / y.sum(n)
@@ -116,7 +120,7 @@ _weighted = (_positive, _positive * x)
 _weighted_centre = (_positive * x).sum(n) / _positive.sum(n)
 
 # for each representation and chart, an expression on which its laws fire
-ORBITS = {
+_ORBITS = {
     ("Scale", "weighted"): (weights(x) * v).sum(n),
     ("Scale", "plain"): weights(x).sum(n),
     ("Affine", "plain"): (weights(x) * depth).sum(n),
@@ -124,8 +128,12 @@ ORBITS = {
     ("Shift", "plain"): variance,
     ("Shift", "weighted"): (_positive * ((x - _weighted_centre) * (x - _weighted_centre))).sum(n),
     ("Shift", "plain-spread"): (w + (x - mean) * (x - mean)).sum(n),
+    ("Spread", "plain"): (weights(y) * (off * off)).sum(n),
+    ("Spread", "weighted"): (weights(y) * (gain * (off_gain * off_gain))).sum(n),
+    ("Select", "weighted"): (at_peak * v).sum(n),
+    ("Select", "plain"): at_peak.sum(n),
 }
-UNFOLDED = {
+_UNFOLDED = {
     ("Scale", "weighted"): make("Get", *_twisted("Scale", (x,), w)),
     ("Scale", "plain"): make("Get", *_twisted("Scale", (x,), _one)),
     ("Affine", "plain"): make("Get", *_twisted("Affine", (x, _one), lift(0.0))),
@@ -133,6 +141,10 @@ UNFOLDED = {
     ("Shift", "plain"): make("Get", *_twisted("Shift", (_one, x), lift(0.0))),
     ("Shift", "weighted"): make("Get", *_twisted("Shift", _weighted, lift(0.0))),
     ("Shift", "plain-spread"): make("Get", *_twisted("Shift", (_one, x), w)),
+    ("Spread", "plain"): make("Get", *_twisted("Spread", (y, _one, x), lift(0.0))),
+    ("Spread", "weighted"): make("Get", *_twisted("Spread", (y, gain, gain * x), lift(0.0))),
+    ("Select", "weighted"): make("Get", *_twisted("Select", (x,), w)),
+    ("Select", "plain"): make("Get", *_twisted("Select", (x,), _one)),
 }
 TRANSPORTED = {
     ("Scale", "weighted"): (exp(x) * v).sum(n),
@@ -142,5 +154,27 @@ TRANSPORTED = {
     ("Shift", "plain"): _beside("Shift", (_one, x), x * x),
     ("Shift", "weighted"): _beside("Shift", _weighted, _positive * (x * x)),
     ("Shift", "plain-spread"): _beside("Shift", (_one, x), w + x * x),
+    ("Spread", "plain"): _beside("Spread", (y, _one, x), exp(y) * (x * x)),
+    ("Spread", "weighted"): _beside("Spread", (y, gain, gain * x), exp(y) * (gain * (x * x))),
 }
+
+
+def orbit(rep: Representation, chart: Chart) -> Expr:
+    """An expression on which the laws of a chart fire."""
+    found = _ORBITS.get((rep.name, chart.name))
+    if found is not None:
+        return found
+    selected: Expr = make("Red", make(rep.monoid), n, rep.act((x,), (x,), (x.max(n),), w))
+    return selected
+
+
+def unfolded(rep: Representation, chart: Chart) -> Expr:
+    """A projection of the channel of a chart."""
+    found: Expr | None = _UNFOLDED.get((rep.name, chart.name))
+    if found is not None:
+        return found
+    projected: Expr = make("Get", *_twisted(rep.name, (x,), w))
+    return projected
+
+
 NARROWED = TILED = SHARED = normalised

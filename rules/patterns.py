@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..expressions import Expr, lift
+from ..expressions import Expr, lift, registered
+from ..monoids import Monoid
 from ..terms import Term, make, variable
 
 
@@ -23,7 +24,9 @@ minus_inf = lift(float("-inf"))
 
 
 def reduce(monoid: Any, axis: Any, body: Any) -> Expr:
-    return make("Red", make(monoid) if isinstance(monoid, str) else monoid, axis, body)  # type: ignore[no-any-return]
+    """The fold over the axis in a monoid: a variable, a row, or its name."""
+    named = isinstance(monoid, str | Monoid)
+    return make("Red", make(registered(monoid)) if named else monoid, axis, body)  # type: ignore[no-any-return]
 
 
 def total(axis: Any, body: Any) -> Expr:

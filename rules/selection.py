@@ -1,12 +1,14 @@
-"""What a reduction picks by an index: a sum of which one element at most is not 0.
+"""What a reduction picks: by an index, one element at most; by a maximum, those that have it.
 
 Σ_k (p = k ? s : 0) is s at k = p. Its parts leave the sum without any rounding, where those of
-other sums may cancel.
+other sums may cancel. What is picked by x = max x has a form that the laws of `twist` read: a
+condition that compares an element with the maximum, in this order, and a sum's factor of 0 or 1 in
+front.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..expressions import log, where
@@ -14,9 +16,9 @@ from ..terms import make
 from . import examples as at
 from .facts import fact
 from .law import Clause, Equal, Law
-from .patterns import E, k, one, total, zero
+from .patterns import E, k, one, peak, total, zero
 
-a, b, e, p, s, x = E("a b e p s x")
+a, b, e, m, p, s, t, u, x = E("a b e m p s t u x")
 _here = make("Eq", p, make("Idx", k))
 _fixed_p, _fixed_b = fact("invariant", p, k), fact("invariant", b, k)
 
@@ -48,6 +50,51 @@ def _parts(word: str, both: Any, apart: Any, example: Any) -> Law:
     )
 
 
+_top = Equal(m, peak(k, u))
+_varies = fact("depends", u, k)  # else all would be above the maximum of nothing
+_indicator = where(make("Eq", u, m), one, zero)
+
+
+def _at_peak(name: str, left: Any, right: Any, example: Any, given: Sequence[Clause]) -> Law:
+    """What an expression of the indicator of the maximum is; what it multiplies is linear."""
+    return Law(
+        name=f"selection/{name}",
+        phase="units",
+        source="order of the reals, and the field axioms",
+        example=example.sum(at.n),
+        given=(Equal(e, left), _top, *given),
+        then=(Equal(e, right),),
+        linear=(s, t),
+    )
+
+
+def _ordered() -> Iterator[Law]:
+    """Other ways to say that an element is a maximum: no element is above it."""
+    x, top = at.x, at.x.max(at.n)
+    is_top = make("Eq", u, m)
+    for name, spelled, example in (
+        ("peak-is-element", make("Eq", m, u), top == x),
+        ("not-below-peak", make("Le", m, u), top <= x),
+        ("not-less-than-peak", make("Not", make("Lt", u, m)), ~(x < top)),
+    ):
+        yield _at_peak(name, spelled, is_top, where(example, at.w, 0.0), (_varies,))
+
+
+def _linear() -> Iterator[Law]:
+    """A sum of what stands at the maximum, as a sum of products."""
+    b, x = _indicator, at.x
+    v, w, picked = at.v, at.w, at.at_peak
+    finite = (fact("finite", s), fact("!=", s, one))
+    chosen = where(make("Eq", u, m), s, zero)
+    for name, left, right, example, given in (
+        ("at-peak", chosen, b * s, where(x == x.max(at.n), v, 0.0), finite),
+        ("at-peak-last", s * b, b * s, v * picked, ()),
+        ("at-peak-first", (b * s) * t, b * (s * t), (picked * v) * w, ()),
+        ("at-peak-inside", t * (b * s), b * (t * s), w * (picked * v), ()),
+    ):
+        yield _at_peak(name, left, right, example, given)
+
+
 _picked, _times = total(k, where(_here, a, zero)), total(k, where(_here, one, zero))
 _one_hot = where(at.label == at.n.index, 1.0, 0.0)
 _shifted = where(at.label == at.n.index, at.x + at.g, 0.0)
@@ -73,4 +120,6 @@ LAWS: tuple[Law, ...] = (
         _picked + b * _times,
         where(at.label == at.n.index, at.x + at.g, 0.0).sum(at.n),
     ),
+    *_ordered(),
+    *_linear(),
 )

@@ -11,7 +11,7 @@ from . import examples as at
 from .facts import fact
 from .law import Equal, Law, Row, Steering
 from .patterns import E, fold_one, get, k, monoid, plain, reduce, total
-from .twist import channels, folded
+from .twist import channels, folded, simplified
 
 c, e, i, r, u, x = E("c e i r u x")
 
@@ -33,7 +33,7 @@ def pair(rep: Representation) -> Law:
     """A sum that may overflow runs beside the fold of its bases: the banana split of the two."""
     chart = rep.charts[0]
     bases, _ = channels(rep, chart)
-    summand = rep.act(chart.bases, chart.parameter, chart.lift)
+    summand = simplified(rep.act(chart.bases, chart.point, rep.origin, chart.lift))
     channel = plain("Sum", summand)
     state = fold_one(k, *bases, channel)
     return Law(
@@ -79,7 +79,7 @@ def twisted_carrier(rep: Representation) -> Steering:
         name=f"tupling/carrier-{rep.name.lower()}",
         phase="tupling",
         source="a fold sees each element once",
-        example=at.ORBITS[rep.name, rep.charts[0].name],
+        example=at.orbit(rep, rep.charts[0]),
         premises=(
             f'(= f (Fold k (Flat) (Lift s))) (= t (Tw (Rep "{rep.name}") v r)) {lifts}'
             f" (= v (vec-of {bases})) (= s (set-of {bases} t)) (streams r k)"
@@ -96,13 +96,15 @@ def _base(kind: str, place: int) -> str:
     return f'Tw (Rep "{kind}") (vec-of {below}) e{place}'
 
 
-def _rows() -> Iterator[Row]:
-    yield singleton()
-    yield single_carrier()
-    for rep in REPRESENTATIONS.values():
-        yield twisted_carrier(rep)
-        if rep.overflows:
-            yield pair(rep)
+def rows(rep: Representation) -> Iterator[Row]:
+    """Those of one representation."""
+    yield twisted_carrier(rep)
+    if rep.overflows:
+        yield pair(rep)
 
 
-LAWS: tuple[Row, ...] = tuple(_rows())
+LAWS: tuple[Row, ...] = (
+    singleton(),
+    single_carrier(),
+    *(row for rep in REPRESENTATIONS.values() for row in rows(rep)),
+)

@@ -1,13 +1,13 @@
 """How a sum that is taken against a moving base becomes one channel of a twisted carrier.
 
-All laws here are generated from the table of representations. For bases b with the group element
-g(b), an action x -> act(b, g, x) and elements (b_k, r_k):
+All laws here are generated from the table of representations. For bases b that stand for the point
+g(b), moves x -> act(b, p, q, x) from p to q, and elements (b_k, r_k):
 
-    orbit      Σ_k act(b_k, g(b_k) - g(B), r_k)  =  {B; T}.T     with B the folded bases
-    transport  {B; Σ act(b_k, g(b_k), r_k)}.Σ     =  act(B, g(B), {B; T}.T)
+    orbit      Σ_k act(b_k, g(b_k), g(B), r_k)   =  {B; T}.T     with B the folded bases
+    transport  {B; Σ act(b_k, g(b_k), 0, r_k)}.Σ  =  act(B, g(B), 0, {B; T}.T)      of a group
 
-where {B; T} is the fold whose channel T is kept in coordinates at its own base, which is the
-transport of structure along (B, D) -> (B, act(B, -g(B), D)).
+where {B; T} is the fold whose channel T is kept in coordinates at its own base, which for a group
+is the transport of structure along (B, D) -> (B, act(B, 0, g(B), D)). Σ is the channel's monoid.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def simplified(term: Any) -> Any:
         return term
     change = {child: simplified(child) for child in term.children if child.sort == "Expr"}
     node = make(term.head, *(_changed(arg, change) for arg in term.args)) if change else term
-    unit = {"Mul": one, "Add": zero, "Div": one}.get(node.head)
+    unit = {"Mul": one, "Add": zero, "Div": one, "Sub": zero}.get(node.head)
     if unit is None or len(node.args) < 2:
         return node
     left, right = node.args
     if right is unit:
         return left
-    return right if left is unit and node.head != "Div" else node
+    return right if left is unit and node.head in ("Mul", "Add") else node
 
 
 def _changed(arg: Any, change: dict[Any, Any]) -> Any:
@@ -82,25 +82,26 @@ def _projections(state: Any, bases: Parts, sums: tuple[Any, ...]) -> Iterator[Eq
 
 
 def _linear(rep: Representation, chart: Chart) -> tuple[Any, ...]:
-    """What an element adds is a real number; -inf is for bases that are folded by a monoid."""
+    """What an element adds is a real number; -inf is for what another monoid folds."""
     pairs = zip(rep.monoids, chart.bases, strict=True)
-    added = [chart.lift, *(base for kind, base in pairs if kind in REPRESENTATIONS)]
+    added = [base for kind, base in pairs if kind in REPRESENTATIONS]
+    added += [chart.lift] if rep.monoid == "Sum" else []
     return tuple(term for term in added if term.head == "Var")
 
 
 def orbit(rep: Representation, chart: Chart) -> Law:
-    """The sum of what the elements are at the folded bases is the twisted channel."""
+    """What the elements are at the folded bases folds to the twisted channel."""
     bases, twisted = channels(rep, chart)
     sums = folded(rep, chart)
     state = fold_one(k, *bases, twisted)
-    moved = rep.act(chart.bases, chart.parameter - rep.parameter(*sums), chart.lift)
+    moved = rep.act(chart.bases, chart.point, rep.point(*sums), chart.lift)
     body, counted = _counted(simplified(moved))
     return Law(
         name=f"twist/orbit-{rep.name.lower()}-{chart.name}",
         phase="twist",
         source=rep.source,
-        example=at.ORBITS[rep.name, chart.name],
-        given=(Equal(x, total(k, body)), *counted, *_needs(chart)),
+        example=at.orbit(rep, chart),
+        given=(Equal(x, reduce(rep.monoid, k, body)), *counted, *_needs(chart)),
         then=(Equal(x, get(state, twisted)), *_projections(state, bases, sums)),
         linear=_linear(rep, chart),
     )
@@ -109,19 +110,20 @@ def orbit(rep: Representation, chart: Chart) -> Law:
 def unfold(rep: Representation, chart: Chart) -> Law:
     """The same equation read from right to left: the sum in one more pass than its bases take."""
     bases, twisted = channels(rep, chart)
-    moved = rep.act(chart.bases, chart.parameter - rep.parameter(*folded(rep, chart)), chart.lift)
+    centre = rep.point(*folded(rep, chart))
+    moved = rep.act(chart.bases, chart.point, centre, chart.lift)
     body, counted = _counted(simplified(moved))
     return Law(
         name=f"twist/unfold-{rep.name.lower()}-{chart.name}",
         phase="twist",
         source=rep.source,
-        example=at.UNFOLDED[rep.name, chart.name],
+        example=at.unfolded(rep, chart),
         given=(
             Equal(x, get(fold_one(k, *bases, twisted), twisted)),
             *counted,
             *_needs(chart),
         ),
-        then=(Equal(x, total(k, body)),),
+        then=(Equal(x, reduce(rep.monoid, k, body)),),
         linear=_linear(rep, chart),
     )
 
@@ -130,10 +132,10 @@ def transport(rep: Representation, chart: Chart) -> Law:
     """A carrier that holds a plain sum beside its bases, in coordinates at the bases."""
     bases, twisted = channels(rep, chart)
     sums = folded(rep, chart)
-    summand = simplified(rep.act(chart.bases, chart.parameter, chart.lift))
+    summand = simplified(rep.act(chart.bases, chart.point, rep.origin, chart.lift))
     channel = plain("Sum", summand)
     state = fold_one(k, *bases, twisted)
-    back = rep.act(sums, rep.parameter(*sums), get(state, twisted))
+    back = rep.act(sums, rep.point(*sums), rep.origin, get(state, twisted))
     value, counted = _counted(simplified(back))
     return Law(
         name=f"twist/transport-{rep.name.lower()}-{chart.name}",
@@ -165,14 +167,15 @@ def vanishing(rep: Representation, chart: Chart) -> Law:
     )
 
 
-def _laws() -> Iterator[Law]:
-    for rep in REPRESENTATIONS.values():
-        for chart in rep.charts:
-            yield orbit(rep, chart)
-            yield unfold(rep, chart)
+def laws(rep: Representation) -> Iterator[Law]:
+    """The laws of one representation."""
+    for chart in rep.charts:
+        yield orbit(rep, chart)
+        yield unfold(rep, chart)
+        if rep.is_group:
             yield transport(rep, chart)
-            if rep.overflows:
-                yield vanishing(rep, chart)
+        if rep.overflows:
+            yield vanishing(rep, chart)
 
 
-LAWS: tuple[Law, ...] = tuple(_laws())
+LAWS: tuple[Law, ...] = tuple(law for rep in REPRESENTATIONS.values() for law in laws(rep))

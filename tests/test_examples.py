@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -79,3 +80,45 @@ def test_carriers_are_those_of_one_pass(capsys: pytest.CaptureFixture[str]) -> N
     assert set(found) == set(carriers.NAMES)
     assert all(int(passes) == 1 for _, passes, _ in found.values())
     assert all(float(error) < 2e-3 for *_, error in found.values())
+
+
+def test_a_law_of_ones_own_saves_a_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    from examples import own_law
+
+    try:
+        own_law.main()
+        kernel = optimize(load(f"{FOLDER / 'own_law.py'}:weighted").expression, "sm_120")
+        assert kernel.passes == 2  # the law was there for a block
+    finally:
+        own_law.OWN.remove()
+    alone, with_law, *derivation, refused = capsys.readouterr().out.splitlines()
+    for line, passes in ((alone, 2), (with_law, 1)):
+        found = re.search(r"passes (\d), max \|error\| (\S+)$", line)
+        assert found is not None
+        assert (int(found[1]), float(found[2]) < 1e-3) == (passes, True)
+    assert any("own/exp-of-log-sum" in line for line in derivation)
+    assert derivation[-1].strip() == "1 / F.t2 * F.t1"
+    assert refused.startswith("refused: monoid Mean: it is not associative")
+
+
+def test_factorizations_are_counted_and_drawn(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Of a softmax with its product: the chosen term is the best of those in a sample."""
+    pytest.importorskip("matplotlib")
+    from examples import explore
+
+    picture = tmp_path / "members.svg"
+    explore.main([f"{FILE}:causal", "--members", "60", "--plot", str(picture)])
+    shown = capsys.readouterr().out
+    terms = [int(number.replace(",", "")) for number in re.findall(r"high │ +([\d,]+) │", shown)]
+    assert terms == sorted(terms)
+    assert terms[-1] > 100
+    for family in ("naive: passes 3", "twist: passes 2", "absorption: passes 1, unsafe 0"):
+        assert family in shown
+    chosen = re.search(r"60 terms at random; chosen: 1 passes, ([\d.]+) µs", shown)
+    assert chosen is not None
+    least = re.findall(r"│ \d+ passe?s? +│ (?:yes|no) +│ +\d+ │ +([\d.]+) │", shown)
+    assert least
+    assert float(chosen[1]) <= min(map(float, least))
+    assert picture.read_text().lstrip().startswith("<?xml")

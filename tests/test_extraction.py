@@ -36,7 +36,13 @@ EXPECTED = {
     "commuted": (1, 0),
     "sink": (1, 0),
     "gated": (1, 0),
-    "sigmoid_scores": (1, 1),  # exp(-s) in the sigmoid is the user's own
+    "gated_output": (1, 1),  # exp(-x) in the sigmoid is the user's own
+    "gated_scores": (1, 1),
+    "linear": (1, 0),
+    "linear_features": (1, 0),
+    "best": (1, 0),
+    "best_rows": (1, 0),
+    "sigmoid_scores": (1, 1),
     "masked_weights": (1, 0),
     "masked_then_scaled": (1, 0),
     "additive_mask": (1, 0),
@@ -51,7 +57,8 @@ EXPECTED = {
     "entropy": (1, 0),  # its parts have one sign
     "collision": (1, 0),
     "variance": (1, 0),
-    "weighted_variance": (2, 0),  # one pass would need a maximum for its weights
+    "weighted_variance": (1, 0),
+    "softmax_variance": (1, 0),
     "weighted_spread": (1, 0),
     "mean_deviation": (2, 0),
     "squashed": (2, 0),

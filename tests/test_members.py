@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from egraph_flash import Expr, evaluate
+from egraph_flash import Axis, Expr, Tensor, evaluate, f32
 from egraph_flash.egraph import Session
 from egraph_flash.frozen import Frozen, read
+from egraph_flash.members import Sampler, count
 from egraph_flash.terms import make, subterms
-from tests.support.members import Sampler, inputs
+from tests.support.members import inputs
 from tests.support.workloads import WORKLOADS
 
 MEMBERS, ENOUGH, TRIES, SLACK = 32, 4, 400, 12
@@ -98,3 +99,26 @@ def _agrees(term: Any, root: Any, arrays: Any) -> bool:
     if term.axes != root.axes:
         return True
     return bool(np.allclose(evaluate(term, arrays), evaluate(root, arrays)))
+
+
+def test_members_are_counted() -> None:
+    """A sum of two loads, and its two orders once they are equal; each load is one term."""
+    (n,) = Axis.many(n=3)
+    a, b = (Tensor(name, (n,), f32).expr for name in "ab")
+    session = Session((a + b,))
+    loads: list[Any] = [a, b]
+
+    def counted(height: int) -> int:
+        frozen = read(session.engine, loads)
+        return count(frozen, frozen.roots[0], height)
+
+    assert [counted(height) for height in (0, 1, 2, 3)] == [0, 0, 1, 1]
+    session.run(
+        "(ruleset order) (rule ((= e (Add x y))) ((union e (Add y x)))"
+        ' :ruleset order :name "order")'
+    )
+    session.run("(run-schedule (run order))")
+    assert counted(2) == 2
+    session.run('(rule ((= e (Add x y))) ((union e (Neg (Neg e)))) :ruleset order :name "twice")')
+    session.run("(run-schedule (run order))")
+    assert [counted(height) for height in (2, 3, 4, 5)] == [2, 2, 4, 4]

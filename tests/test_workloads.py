@@ -71,6 +71,27 @@ def test_sums_that_a_base_moves_by_a_factor_may_stay_in_lanes(name: str, form: s
     assert np.abs(kernel.run(backend="sim", **arrays) - wanted).max() < tolerance(kernel, wanted)
 
 
+@pytest.mark.parametrize("shift", [0.0, 100.0, -100.0])
+@pytest.mark.parametrize("name", ["weighted_variance", "softmax_variance"])
+def test_moments_of_weights_take_one_pass_that_nothing_cancels_in(name: str, shift: float) -> None:
+    """Kept relative to the maximum of the scores and to the mean of the values: shifts of both,
+    and a shared fold, move nothing."""
+    expr = WORKLOADS[name](m=7, n=500)
+    scores = "w" if name == "weighted_variance" else "scores"
+    for pins in ({}, {"REDUCE": "s128"}):
+        kernel = optimize(expr, "sm_90", pins)
+        assert kernel.passes == 1
+        assert kernel.derivation.steps[-1].unsafe == 0
+        arrays = {
+            spec.name: np.round(16 * fresh_rng().standard_normal(spec.shape)).astype(np.float32)
+            for spec in kernel.inputs
+        }
+        wanted = evaluate(expr, arrays)
+        arrays["x"] += np.float32(shift)
+        arrays[scores] += np.float32(shift)
+        assert np.abs(kernel.run(backend="sim", **arrays) - wanted).max() < 1e-3
+
+
 @pytest.mark.parametrize("name", ["variance", "weighted_spread", "layer_norm", "entropy"])
 def test_what_an_action_adds_is_not_added_in_each_lane(name: str) -> None:
     with pytest.raises(ScheduleError, match="SUM=lane: it changes nothing here"):
@@ -107,3 +128,22 @@ def test_kernel_regression_is_one_safe_pass_on_tensor_cores() -> None:
     reals = {name: array.astype(np.float64) for name, array in arrays.items()}
     result = kernel.run(backend="sim", **arrays)
     assert np.abs(result - evaluate(expr, reals)).max() < 1e-3
+
+
+GATED = ("gated", "gated_output", "gated_scores")
+WITHOUT_EXPONENTIALS = ("linear", "linear_features", "best_rows")
+
+
+@pytest.mark.parametrize("name", [*GATED, *WITHOUT_EXPONENTIALS])
+def test_one_pass_on_tensor_cores(name: str) -> None:
+    """Gates on weights and results, and weights that are no exponentials: nothing is special."""
+    expr = WORKLOADS[name](m=70, n=150, d=32, e=48)
+    kernel = optimize(expr.cast(f32), "sm_120", name=name)
+    assert kernel.passes == len(kernel.plan.launches) == 1
+    for axis in "dn":
+        assert kernel.schedule[f"TILE@{axis}"].startswith("a:mma_m16n8k16_f16")
+    arrays = arrays_for(kernel, fresh_rng())
+    reference = evaluate(expr, {spec.name: arrays[spec.name] for spec in kernel.inputs})
+    assert not np.isnan(reference).any()
+    result = kernel.run(backend="sim", **arrays)
+    assert np.abs(result - reference).max() <= tolerance(kernel, reference)

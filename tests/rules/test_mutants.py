@@ -7,7 +7,7 @@ import pytest
 
 from egraph_flash.rules import Law, gauge, laws
 from egraph_flash.rules.facts import Fact
-from tests.support.law_samples import LawSample, Unusable, conclusions_hold, is_claim
+from egraph_flash.rules.sampling import LawSample, Unusable, conclusions_hold, is_claim
 from tests.support.mutants import mutants
 
 TRIES = 400

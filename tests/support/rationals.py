@@ -42,6 +42,8 @@ MEANINGS: dict[str, Callable[..., Number]] = {
     "Div": _over,
     "Max2": max,
     "Exp": _power,
+    "Eq": lambda a, b: Fraction(a == b),
+    "Where": lambda c, a, b: a if c else b,
 }
 
 
@@ -52,7 +54,8 @@ def exact(term: Any, values: Mapping[Any, Number]) -> Number:
         if node in done or node.sort != "Expr":
             continue
         if node.head == "Num":
-            done[node] = Fraction(node.args[0])
+            number = node.args[0]
+            done[node] = number if number == ABSENT else Fraction(number)
         else:
             done[node] = MEANINGS[node.head](*(done[child] for child in node.args))
     return done[term]

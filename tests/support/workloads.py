@@ -15,12 +15,34 @@ from egraph_flash import (
     inf,
     log,
     maximum,
+    minimum,
     softmax,
     sqrt,
     tanh,
     where,
 )
 from egraph_flash.expressions import Expr
+from tests.support.rows import (
+    best,
+    collision,
+    cross_entropy,
+    cross_entropy_log,
+    entropy,
+    layer_norm,
+    layer_norm_product,
+    linear_cross_entropy,
+    log_sum_exp,
+    log_sum_exp_masked,
+    log_sum_exp_plain,
+    mean_deviation,
+    rms_product,
+    row_softmax,
+    softmax_variance,
+    squashed,
+    variance,
+    weighted_spread,
+    weighted_variance,
+)
 
 Workload = Callable[..., Any]
 
@@ -128,6 +150,46 @@ def gated(**sizes: int) -> Any:
     return (p * Tensor("gate", (H, N), f16) * v).sum(N) / p.sum(N)
 
 
+def _sigmoid(x: Any) -> Expr:
+    return 1.0 / (1.0 + exp(-x))
+
+
+def gated_output(**sizes: int) -> Any:
+    """A gate for each element of the result."""
+    s, v, _, _, H, M, N, _, E = _scores(**sizes)
+    return _sigmoid(Tensor("gate", (H, M, E), f16)) * (softmax(s, N) * v).sum(N)
+
+
+def gated_scores(**sizes: int) -> Any:
+    """A gate for each pair, beside weights that sum to 1 without it."""
+    s, v, _, _, H, M, N, _, _ = _scores(**sizes)
+    return (softmax(s, N) * _sigmoid(Tensor("gate", (H, M, N), f16)) * v).sum(N)
+
+
+def linear(**sizes: int) -> Any:
+    """No weights at all: a product of products."""
+    s, v, *_, N, _, _ = _scores(**sizes)
+    return (s * v).sum(N)
+
+
+def linear_features(**sizes: int) -> Any:
+    """Features elu + 1 of both sides, and their own normaliser, under a mask."""
+    _, v, q, k, _, M, N, D, _ = _scores(**sizes)
+
+    def features(x: Expr) -> Expr:
+        return where(x > 0.0, x + 1.0, exp(minimum(x, 0.0)))
+
+    s = where(N.index <= M.index, (features(q) * features(k)).sum(D), 0.0)
+    return (s * v).sum(N) / s.sum(N)
+
+
+def best_rows(**sizes: int) -> Any:
+    """The rows of the elements with the greatest score, of several their mean."""
+    s, v, *_, N, _, _ = _scores(**sizes)
+    p = where(s == s.max(N), 1.0, 0.0)
+    return (p * v).sum(N) / p.sum(N)
+
+
 def sigmoid_scores(**sizes: int) -> Any:
     """Score arithmetic that nobody foresaw."""
     s, v, _, _, H, M, N, _, _ = _scores(**sizes)
@@ -159,125 +221,6 @@ def kernel_regression(m: int = 3, n: int = 11, d: int = 4, e: int = 5) -> Expr:
     x, y = Tensor("x", (M, D), f16), Tensor("y", (N, D), f16)
     w = exp(2.0 * (x * y).sum(D) - (y * y).sum(D))
     return (w * Tensor("z", (N, E), f16)).sum(N) / w.sum(N)
-
-
-def _rows(m: int, n: int) -> tuple[Axis, Axis, Expr]:
-    M, N = _axes(m=m, n=n)
-    return M, N, Tensor("x", (M, N), f32).expr
-
-
-def row_softmax(m: int = 3, n: int = 10) -> Expr:
-    _, N, x = _rows(m, n)
-    return softmax(x, N)
-
-
-def log_sum_exp(m: int = 3, n: int = 10) -> Expr:
-    _, N, x = _rows(m, n)
-    return x.max(N) + log(exp(x - x.max(N)).sum(N))
-
-
-def log_sum_exp_plain(m: int = 3, n: int = 10) -> Expr:
-    _, N, x = _rows(m, n)
-    return log(exp(x).sum(N))
-
-
-def log_sum_exp_masked(m: int = 5, n: int = 7) -> Expr:
-    M, N, x = _rows(m, n)
-    s = where(Tensor("mask", (M, N), i32).expr == 1.0, x, -inf)
-    return s.max(N) + log(exp(s - s.max(N)).sum(N))
-
-
-def _picked(M: Axis, N: Axis, s: Expr, otherwise: float = 0.0) -> Expr:
-    label = Tensor("label", (M,), i32)
-    return where(label.expr == N.index, s, otherwise)
-
-
-def cross_entropy(m: int = 4, n: int = 11) -> Expr:
-    M, N, x = _rows(m, n)
-    top = x.max(N)
-    return -(_picked(M, N, x).sum(N) - (top + log(exp(x - top).sum(N))))
-
-
-def cross_entropy_log(m: int = 4, n: int = 11) -> Expr:
-    """-Σ onehot log softmax."""
-    M, N, x = _rows(m, n)
-    label = Tensor("label", (M,), i32)
-    return -(where(label.expr == N.index, 1.0, 0.0) * log(softmax(x, N))).sum(N)
-
-
-def linear_cross_entropy(m: int = 4, n: int = 11, d: int = 6) -> Expr:
-    M, N, D = _axes(m=m, n=n, d=d)
-    s = (Tensor("hidden", (M, D), f16) * Tensor("w", (N, D), f16)).sum(D)
-    top = s.max(N)
-    return -(_picked(M, N, s).sum(N) - (top + log(exp(s - top).sum(N))))
-
-
-def entropy(m: int = 4, n: int = 11) -> Expr:
-    _, N, x = _rows(m, n)
-    p = softmax(x, N)
-    return -(p * log(p)).sum(N)
-
-
-def collision(m: int = 3, n: int = 11) -> Expr:
-    _, N, x = _rows(m, n)
-    p = softmax(x, N)
-    return (p * p).sum(N)
-
-
-def variance(m: int = 4, n: int = 11) -> Expr:
-    _, N, x = _rows(m, n)
-    y = x - x.sum(N) / n
-    return (y * y).sum(N) / n
-
-
-def weighted_variance(m: int = 4, n: int = 11) -> Expr:
-    _, N, x = _rows(m, n)
-    w = exp(Tensor("w", (N,), f32).expr)
-    y = x - (w * x).sum(N) / w.sum(N)
-    return (w * (y * y)).sum(N) / w.sum(N)
-
-
-def weighted_spread(m: int = 4, n: int = 11) -> Expr:
-    """One pass: these weights are provably positive, and need no maximum."""
-    _, N, x = _rows(m, n)
-    y = Tensor("y", (N,), f32).expr
-    w = y * y + 1.0
-    z = x - (w * x).sum(N) / w.sum(N)
-    return (w * z * z).sum(N) / w.sum(N)
-
-
-def mean_deviation(m: int = 3, n: int = 11) -> Expr:
-    """Two passes, by any law here: the deviations do not compose."""
-    _, N, x = _rows(m, n)
-    y = x - x.sum(N) / n
-    return maximum(y, -y).sum(N) / n
-
-
-def squashed(m: int = 3, n: int = 11) -> Expr:
-    """Two passes: tanh(x - max x) has no action."""
-    _, N, x = _rows(m, n)
-    return tanh(x - x.max(N)).sum(N)
-
-
-def layer_norm(m: int = 3, n: int = 11) -> Expr:
-    _, N, x = _rows(m, n)
-    y = x - x.sum(N) / n
-    return y / sqrt((y * y).sum(N) / n + 1e-5)
-
-
-def layer_norm_product(m: int = 3, n: int = 11, e: int = 4) -> Expr:
-    M, N, E = _axes(m=m, n=n, e=e)
-    x = Tensor("x", (M, N), f16).expr
-    y = x - x.sum(N) / n
-    z = y / sqrt((y * y).sum(N) / n + 1e-5)
-    return (z * Tensor("w", (N, E), f16)).sum(N)
-
-
-def rms_product(m: int = 3, n: int = 11, e: int = 4) -> Expr:
-    M, N, E = _axes(m=m, n=n, e=e)
-    x = Tensor("x", (M, N), f16).expr
-    r = sqrt((x * x).sum(N) / n + 1e-6)
-    return (x / r * Tensor("gain", (N,), f16) * Tensor("w", (N, E), f16)).sum(N)
 
 
 def product(m: int = 3, n: int = 11, e: int = 4) -> Expr:
@@ -331,6 +274,12 @@ WORKLOADS: dict[str, Workload] = {
     "commuted": commuted,
     "sink": sink,
     "gated": gated,
+    "gated_output": gated_output,
+    "gated_scores": gated_scores,
+    "linear": linear,
+    "linear_features": linear_features,
+    "best": best,
+    "best_rows": best_rows,
     "sigmoid_scores": sigmoid_scores,
     "masked_weights": masked_weights,
     "masked_then_scaled": masked_then_scaled,
@@ -347,6 +296,7 @@ WORKLOADS: dict[str, Workload] = {
     "collision": collision,
     "variance": variance,
     "weighted_variance": weighted_variance,
+    "softmax_variance": softmax_variance,
     "weighted_spread": weighted_spread,
     "mean_deviation": mean_deviation,
     "squashed": squashed,

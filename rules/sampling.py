@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from egraph_flash import Axis, exp
-from egraph_flash.carriers import channels_of
-from egraph_flash.evaluation import Evaluator, Value, _spread
-from egraph_flash.rules.facts import Fact, Sample
-from egraph_flash.rules.law import Clause, Equal, Law
-from egraph_flash.terms import Term, make, rewrite, subterms, variable
+from ..axes import Axis
+from ..carriers import channels_of
+from ..dtypes import Array
+from ..evaluation import Evaluator, Value, spread
+from ..expressions import exp
+from ..terms import Term, make, rewrite, subterms, variable
+from .facts import Fact, Sample
+from .law import Clause, Equal, Law, terms_of
 
-Array = np.ndarray[Any, Any]
 MONOIDS = ("Sum", "Max")
 NUMBERS = (-np.inf, -2.5, -1.0, 0.0, 0.5, 1.0, 3.0, np.inf)
+SAMPLES, ENOUGH, TRIES = 30, 20, 200
 _OPAQUE = ("Tensor", "String", "Vec Expr", "Vec Chan")  # sorts that no value is sampled for
 
 
@@ -213,8 +216,8 @@ class LawSample(Sample):
             return False
         a, b = self.value(first), self.evaluator.values[second]
         axes = tuple(dict.fromkeys((*a.axes, *b.axes)))
-        x, y = (_spread(v.array, v.axes, axes) for v in (a, b))
-        p, q = (_spread(v.absent, v.axes, axes) for v in (a, b))
+        x, y = (spread(v.array, v.axes, axes) for v in (a, b))
+        p, q = (spread(v.absent, v.axes, axes) for v in (a, b))
         if fact.kind.name == "bounded":
             value = Value(np.maximum(x, y), axes, p & q)
             self.evaluator.values[second] = value
@@ -236,7 +239,7 @@ class LawSample(Sample):
         found = self.value(term)
         axes = (*self.parallel, *dict.fromkeys([*self._axes(), *found.axes]))
         order = tuple(dict.fromkeys(axes))
-        return np.asarray(_spread(found.array, found.axes, order))
+        return np.asarray(spread(found.array, found.axes, order))
 
     def size(self, axis: Any) -> int:
         return int(self.change.get(axis, axis).size)
@@ -263,10 +266,16 @@ class LawSample(Sample):
         return all(self.same(make("Get", left, c), make("Get", right, c)) for c in channels)
 
     def __str__(self) -> str:
-        """The values of the variables."""
-        found = [(v, x) for v, x in self.evaluator.values.items() if v.head == "Var"]
-        axes = {axis: axis.size for axis in self._axes()}
-        lines = [f"{v}[{', '.join(map(repr, x.axes))}] = {x.array.tolist()}" for v, x in found]
+        """The values of the variables, and of both sides of what the law says is equal."""
+        held = (clause for clause in self.law.then if isinstance(clause, Equal))
+        both = [each for clause in held for each in (clause.left, clause.right)]
+        leaves = [v for v in self.evaluator.values if v.head == "Var"]
+        values = {term: self.value(term) for term in (*leaves, *both) if term.sort == "Expr"}
+        axes = ", ".join(f"{axis} = {axis.size}" for axis in (*self.parallel, *self._axes()))
+        lines = [
+            f"{term}[{', '.join(map(repr, found.axes))}] = {found.array.tolist()}"
+            for term, found in values.items()
+        ]
         return "\n".join([f"axes {axes}", *lines])
 
 
@@ -294,9 +303,32 @@ def conclusions_hold(sample: LawSample, law: Law) -> bool:
     return held
 
 
-def _terms(clauses: Any) -> list[Any]:
-    from egraph_flash.rules.law import terms_of
+def refutation(law: Law, seed: int = 0) -> str | None:
+    """Values on which the premises of a law hold and not what it concludes; None where none are.
 
+    Too few samples on which it could be judged refute it too.
+    """
+    random = np.random.default_rng(seed)
+    usable = 0
+    for _ in range(TRIES):
+        if usable == SAMPLES:
+            break
+        try:
+            sample = LawSample(law, random)
+            held = conclusions_hold(sample, law)
+        except Unusable:
+            continue
+        if not held:
+            return f"{_joined(law.given)} does not give {_joined(law.then)} on\n{sample}"
+        usable += 1
+    return None if usable >= ENOUGH else f"only {usable} of {TRIES} samples were usable"
+
+
+def _joined(clauses: Iterable[Clause]) -> str:
+    return " and ".join(map(str, clauses))
+
+
+def _terms(clauses: Any) -> list[Any]:
     return [term for clause in clauses for term in terms_of(clause)]
 
 
