@@ -107,7 +107,7 @@ def test_lanes_fold_rows_of_their_own_where_last_blocks_do() -> None:
 def test_last_blocks_do_the_work_of_several() -> None:
     """A launch less, and more in turn: the more, the fewer blocks do all of it."""
     one, two = both(FOLDED["weighted rows"], "g5", **{"TILE@n_share": "a:map_m1n32/w1x1/f1x1/k1"})
-    assert one.cost.resource_us["launch"] < two.cost.resource_us["launch"]
+    assert one.cost.by_resource_us["launch"] < two.cost.by_resource_us["launch"]
     assert one.cost.total_us > two.cost.total_us - machine("sm_90").launch_us
 
 
