@@ -225,7 +225,7 @@ def _refusal(axis: Axis, value: Reduce, stages: Sequence[Stage]) -> str | None:
         return None
     name = axis.name
     if value.last and _cut(axis, value) is None:
-        plain = replace(value, last=False)
+        plain = Reduce(1, value.size)
         return f"all of {name!r} is one part, and none is last; the nearest legal value is {plain}"
     if axis.extent.head != "Known" and value.size:
         parts = max(-(-axis.size // value.size), 1)

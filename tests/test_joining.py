@@ -220,6 +220,7 @@ def test_they_do_not_where_other_indices_are_read() -> None:
     [
         ({"REDUCE": "g1/last"}, "'n' is one part, and none is last; the nearest legal value is g1"),
         ({"REDUCE": "s300/last"}, "one part, and none is last; the nearest legal value is s300"),
+        ({"REDUCE": "s400/last"}, "one part, and none is last; the nearest legal value is s400"),
         ({"REDUCE": "g29/last"}, "28 parts; the nearest legal value is g28/last"),
         ({"REDUCE": "g2/first"}, "REDUCE: got 'g2/first'"),
         ({"REDUCE": "g2/last", "GRID@stage0": "persistent"}, "nearest legal value is tiles"),

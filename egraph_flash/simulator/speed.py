@@ -40,7 +40,7 @@ SPEEDS: dict[str, Speed] = {
         Speed("tma", 400.0, 280.0),
         Speed("mbarrier", 95.0, 34.0),
         Speed("fence", 24.0, 7.0),
-        Speed("atomic", 60.0, 9000.0),
+        Speed("atomic", 60.0, 1700.0),  # of one lane a warp; each lane takes its turn alone
         Speed("any", 15.0, 20.0),
     )
 }
