@@ -10,7 +10,7 @@ from .monoids import MONOIDS, Monoid
 from .notation import text
 from .operators import OPERATORS
 from .representations import REPRESENTATIONS, selection, selection_name
-from .terms import HEADS, SORTS, Head, subterms
+from .terms import HEADS, SORTS, Head, renew, subterms
 
 if TYPE_CHECKING:
     from .rules import Row
@@ -28,7 +28,8 @@ class Registered:
         self.undo: list[Callable[[], object]] = []
 
     def remove(self) -> None:
-        """Take the rows back. Terms and kernels that use them can no longer be read."""
+        """Take the rows back. Terms and kernels that use a monoid can no longer be read, and what
+        is compiled later, for another layout at a call too, is compiled without the laws."""
         while self.undo:
             self.undo.pop()()
 
@@ -99,8 +100,9 @@ def _premises(row: Row) -> str:
 
 def _add_monoid(row: Monoid, added: Registered) -> None:
     from .counterexamples import of_monoid
-    from .rules import OWN, of_representation
+    from .rules import OWN, laws, of_representation
 
+    laws()  # those of the package are generated of the tables as they are without the row
     _check_terms(row)
     if row.name in _OWN and MONOIDS[row.name].definition == row.definition:
         return
@@ -111,6 +113,7 @@ def _add_monoid(row: Monoid, added: Registered) -> None:
         raise LawError(f"monoid {row.name}: {found}")
     _put(added, MONOIDS, row.name, row)
     _put(added, HEADS, row.name, Head(row.name, (), "Monoid"))
+    added.undo.append(lambda: renew(row.name))
     _OWN.add(row.name)
     added.undo.append(lambda: _OWN.remove(row.name))
     select = selection(row.name)  # what it makes of the elements at a maximum
