@@ -118,13 +118,21 @@ def _add_monoid(row: Monoid, added: Registered) -> None:
     added.undo.append(lambda: _OWN.remove(row.name))
     select = selection(row.name)  # what it makes of the elements at a maximum
     _put(added, REPRESENTATIONS, select.name, select)
-    for law in of_representation(select):
-        _put(added, OWN, law.name, law)
+    OWN.update({law.name: law for law in of_representation(select)})
+    added.undo.append(lambda: _drop_laws_of(row.name))
+
+
+def _drop_laws_of(monoid: str) -> None:
+    """No law names a monoid that is gone."""
+    from .rules import OWN
+
+    for name in [name for name, row in OWN.items() if monoid in _named(row.egglog)]:
+        del OWN[name]
 
 
 def _put(added: Registered, table: dict[str, Any], name: str, row: Any) -> None:
     table[name] = row
-    added.undo.append(lambda: table.pop(name))
+    added.undo.append(lambda: table.pop(name, None))
 
 
 def _check_terms(row: Monoid) -> None:

@@ -55,7 +55,7 @@ norm = sqrt((hidden * hidden).sum(n) / n.size + 1e-6)
 rms_norm_product = (hidden / norm * weight).sum(n).cast(f32)
 off = hidden - hidden.sum(n) / n.size
 deviation = sqrt((off * off).sum(n) / n.size + 1e-5)
-layer_norm_product = (off / deviation * weight).sum(n).cast(f32)
+layer_norm_product = ((off / deviation * weight).sum(n) * n.size**-0.5).cast(f32)
 
 INPUTS = {
     "cross_entropy": lambda rng: {

@@ -336,6 +336,16 @@ def test_a_law_that_does_not_hold_is_refused() -> None:
     assert laws() == before
 
 
+def test_a_law_goes_with_the_monoid_that_it_names() -> None:
+    before = dict(laws())
+    monoid = register(LOG_ADD_EXP)
+    law = register(log_sum())
+    monoid.remove()
+    assert laws() == before
+    law.remove()
+    assert optimize((softmax(x, n) * x).sum(n), "sm_120").passes == 1
+
+
 def test_only_what_is_claimed_can_be_registered() -> None:
     steering = Steering(
         "own/pool", "tupling", "none", x.max(n), "(carrier s k)", "(set (pool k) s)"
