@@ -6,6 +6,7 @@ and the cheapest one is taken.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -90,8 +91,8 @@ class Arranger:
         axes = dict.fromkeys(a for root in plain.roots for a in passes_over(root.expr))
         pinned = self.reduces(tuple(axes), stages)
         seen = set()
-        for waves in (0, *WAVES):
-            splits = {axis: self.splits(axis, stages, waves) for axis in axes}
+        for waves, even in ((0, True), *itertools.product(WAVES, (False, True))):
+            splits = {axis: self.splits(axis, stages, waves, even) for axis in axes}
             reduces = {axis: pinned.get(axis, Reduce(count)) for axis, count in splits.items()}
             if tuple(reduces.values()) not in seen:
                 seen.add(tuple(reduces.values()))
@@ -119,14 +120,18 @@ class Arranger:
             found |= {axis: value for axis in taking if at or axis not in found}
         return found
 
-    def splits(self, axis: Axis, stages: Sequence[Stage], waves: int) -> int:
-        """How many splits give each SM so many blocks, at most; 1 where the plan does without."""
+    def splits(self, axis: Axis, stages: Sequence[Stage], waves: int, even: bool) -> int:
+        """How many splits give each SM so many blocks, at most; 1 where the plan does without.
+
+        `even`: of splits of one length, whose ends no copy has to stop at.
+        """
         blocks = min((_blocks(each) for each in stages if each.fold is axis), default=math.inf)
         if not waves or blocks >= self.machine.sms:
             return 1
         most = min(waves * self.machine.sms // int(blocks), axis.size // LEAST)
         counts = range(most, 1, -1)
-        return next((n for n in counts if _is_legal(axis, Reduce(n), stages)), 1)
+        legal = (n for n in counts if _is_legal(axis, Reduce(n), stages))
+        return next((n for n in legal if not even or _leaves_no_rest(axis, Reduce(n))), 1)
 
 
 def _shared(

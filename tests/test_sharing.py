@@ -159,6 +159,15 @@ def test_long_folds_of_few_rows_are_shared_unasked() -> None:
         assert again.ptx == kernel.ptx
 
 
+def test_splits_of_one_length_are_tried_too() -> None:
+    """170 SMs for 4 row tiles are 42 splits, with a rest in each that whole copies run into."""
+    rows, columns, long = Axis.many(m=64, n=64, k=1 << 16)
+    expr = (Tensor("a", (rows, long), f16) * Tensor("w", (long, columns), f16)).sum(long)
+    kernel = optimize(expr, "sm_120")
+    assert kernel.schedule["REDUCE@k"] == "g64"
+    assert kernel.cost.total_us < optimize(expr, "sm_120", {"REDUCE": "g1"}).cost.total_us / 4
+
+
 @pytest.mark.parametrize(
     ("pins", "told"),
     [
