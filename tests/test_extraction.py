@@ -15,8 +15,9 @@ from egraph_flash.free import free
 from egraph_flash.machines import MACHINES, machine
 from egraph_flash.notation import text
 from egraph_flash.shaping import flat_folds
-from egraph_flash.terms import State, Term, make, rewrite, subterms
+from egraph_flash.terms import State, rewrite, subterms
 from tests.support.members import inputs
+from tests.support.renaming import renamed
 from tests.support.workloads import WORKLOADS, attention
 
 CHIP = machine("sm_120")
@@ -211,17 +212,6 @@ def test_an_unknown_target_names_the_known() -> None:
 # ---- names ---------------------------------------------------------------------------------------
 
 
-def _renamed(term: Any, letters: str) -> tuple[Any, dict[Term, Term]]:
-    """The term with other names for its axes and tensors, and the way back."""
-    back: dict[Term, Term] = {}
-    change: dict[Term, Term] = {}
-    for place, node in enumerate(n for n in subterms(term) if n.head in ("Ax", "Array")):
-        name = f"{letters}{999 - place}"
-        change[node] = make(node.head, name, *node.args[1:])
-        back[change[node]] = node
-    return rewrite(term, change), back
-
-
 @pytest.mark.parametrize(
     "name", ["attention_causal", "rms_norm_matmul", "entropy", "cross_entropy_picked"]
 )
@@ -229,7 +219,7 @@ def _renamed(term: Any, letters: str) -> tuple[Any, dict[Term, Term]]:
 def test_names_change_nothing(name: str, letters: str) -> None:
     """The same structure whatever axes and tensors are called."""
     (root,) = _roots(name)
-    other, back = _renamed(root, letters)
+    (other,), back = renamed((root,), (f"{letters}{999 - place}" for place in range(999)))
     for pins in ({}, CUT):
         mine = extract((root,), CHIP, pins)
         theirs = extract((other,), CHIP, pins)
