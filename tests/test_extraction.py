@@ -134,11 +134,12 @@ def test_the_division_is_deferred_to_the_end() -> None:
 @pytest.mark.parametrize("pins", [FUSE, CUT], ids=["fuse", "cut"])
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_extracted_terms_are_equal(name: str, pins: dict[str, str], seed: int) -> None:
-    """Numerically, element by element, and in the e-graph; towers of blocks too."""
-    found = _extract(name, pins)
-    blocks = dict.fromkeys(found.passes_by_axis, 4)
-    arrays = inputs(found.naive, np.random.default_rng(seed))
-    for terms in (found.roots, bracket(found, blocks)):
+    """Numerically, element by element, and in the e-graph; towers of random blocks too."""
+    found, random = _extract(name, pins), np.random.default_rng(seed)
+    blocks = {axis: int(random.integers(1, 6)) for axis in found.passes_by_axis}
+    shares = {axis: int(random.integers(1, 4)) for axis in blocks if random.integers(2)}
+    arrays = inputs(found.naive, random)
+    for terms in (found.roots, bracket(found, blocks, shares)):
         for root, term in zip(found.naive, terms, strict=True):
             _agree(term, root, arrays)
 
