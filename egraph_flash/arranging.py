@@ -94,6 +94,7 @@ class Arranger:
         for waves, even in ((0, True), *itertools.product(WAVES, (False, True))):
             splits = {axis: self.splits(axis, stages, waves, even) for axis in axes}
             reduces = {axis: pinned.get(axis, Reduce(count)) for axis, count in splits.items()}
+            reduces = self.compatible(plain, reduces)
             if tuple(reduces.values()) not in seen:
                 seen.add(tuple(reduces.values()))
                 yield _shared(plain, reduces, set(pinned))
@@ -120,6 +121,29 @@ class Arranger:
             found |= {axis: value for axis in taking if at or axis not in found}
         return found
 
+    def compatible(self, plain: Arrangement, reduces: dict[Axis, Reduce]) -> dict[Axis, Reduce]:
+        """The splits without those that only go alone.
+
+        Parts of an inner fold go through memory and so have a value for each element of an outer
+        one, past the end of its last part too. Inner splits are given up first; a pin that names
+        its axis stands.
+        """
+        roots = plain.roots
+        cuts: list[Axis] = []
+        for axis, value in reduces.items():
+            cut = _cut(axis, value)
+            if cut is None:
+                continue
+            refusal = _refusal(axis, value, self.stages(replace(plain, roots=roots)))
+            if refusal is not None:
+                loose = [a for a in (*cuts, axis) if f"REDUCE@{a.name}" not in self.pins]
+                if not loose:
+                    raise ScheduleError(f"pin REDUCE@{axis.name}={value}: {refusal}")
+                return self.compatible(plain, {**reduces, loose[0]: Reduce(1)})
+            cuts.append(axis)
+            roots = _cut_at(roots, cut)
+        return reduces
+
     def splits(self, axis: Axis, stages: Sequence[Stage], waves: int, even: bool) -> int:
         """How many splits give each SM so many blocks, at most; 1 where the plan does without.
 
@@ -143,9 +167,13 @@ def _shared(
             knobs[f"REDUCE@{axis.name}"] = value
         cut = _cut(axis, value)
         if cut is not None:
-            roots = tuple(replace(root, expr=shared(root.expr, cut)) for root in roots)
+            roots = _cut_at(roots, cut)
             parts[axis] = cut.part
     return Arrangement(roots, knobs, parts)
+
+
+def _cut_at(roots: tuple[Root, ...], cut: Cut) -> tuple[Root, ...]:
+    return tuple(replace(root, expr=shared(root.expr, cut)) for root in roots)
 
 
 def _cut(axis: Axis, value: Reduce) -> Cut | None:

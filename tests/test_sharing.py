@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from egraph_flash import Axis, Tensor, evaluate, exp, f16, f32, log, optimize, softmax
+from egraph_flash import Axis, Tensor, evaluate, exp, f16, f32, log, optimize, softmax, sqrt
 from egraph_flash.axes import size_of
 from egraph_flash.dtypes import DTYPES, Array
 from egraph_flash.errors import ScheduleError
@@ -221,3 +221,19 @@ def test_a_count_that_leaves_no_rest_is_named() -> None:
 def test_values_of_passes_inside_want_parts_of_one_length() -> None:
     with pytest.raises(ScheduleError, match="equally long; the nearest legal value is g1"):
         optimize(WORKLOADS["block"](), "sm_90", {"REDUCE@k": "g2"})
+
+
+def test_an_inner_fold_and_an_outer_one_are_not_both_shared() -> None:
+    """The inner one's parts go through memory, also for elements past the outer one's end."""
+    rows, long, deep = Axis.many(m=11, n=39, d=48)
+    z = (Tensor("a", (rows, deep), f32) * Tensor("b", (long, deep), f32)).sum(deep)
+    expr = z / sqrt((z * z).sum(long) / 39 + 1e-6)
+    for pins, found in (
+        ({"REDUCE": "g2"}, {"REDUCE@d": "g1", "REDUCE@n": "g2"}),
+        ({"REDUCE@d": "g2", "REDUCE@n": "s13"}, {"REDUCE@d": "g2", "REDUCE@n": "s13"}),
+    ):
+        kernel = optimize(expr, "sm_90", pins)
+        assert {k: v for k, v in kernel.schedule.items() if k.startswith("REDUCE")} == found
+        checked(expr, kernel, 1e-5)
+    with pytest.raises(ScheduleError, match=r"pin REDUCE@n=g2: .* the nearest legal value is g1"):
+        optimize(expr, "sm_90", {"REDUCE@d": "g2", "REDUCE@n": "g2"})

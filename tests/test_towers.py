@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from egraph_flash import evaluate, f32, optimize
+from egraph_flash import Axis, evaluate, f32, optimize
 from egraph_flash.dtypes import Array
 from egraph_flash.errors import ScheduleError
 from egraph_flash.kernel import Kernel
@@ -105,7 +105,7 @@ def test_any_tower_folds_to_the_same(name: str, draw: int) -> None:
 def respelled(roots: tuple[Any, ...], kernel: Kernel) -> Kernel | None:
     """The same with its parts by size where they were by number; None where there are none."""
     pins = dict(kernel.schedule)
-    axes = {node.name: node for node in subterms(*roots) if node.head == "Ax"}
+    axes = {axis.name: axis for axis in subterms(*roots) if isinstance(axis, Axis)}
     for knob, parts in kernel.schedule.items():
         name, _, axis = knob.partition("@")
         if name == "REDUCE" and parts.startswith("g"):

@@ -17,6 +17,7 @@ from egraph_flash.evaluation import Evaluator, Value, _spread
 
 STEP = 2.0**-23  # of one operation in f32, and of the hardware's exp, logarithm and reciprocal
 TANH = {"exp": 2.0**-19, "approx": 2.0**-9}  # absolute, as the knob's row says, with room
+SMALLEST = 2.0**-120  # past it f32 has fewer digits, and results may be flushed
 SIGMAS = 6.0  # of a sum of roundings that have nothing to do with each other
 TIMES = 4.0  # more than the first order says
 
@@ -48,7 +49,9 @@ def bound(
     found.rounding, found.errors = rounding, {}
     value = found.value(term)
     error = np.where(np.isnan(found.errors[term]), np.inf, found.errors[term])
-    return TIMES * _spread(np.broadcast_to(error, value.array.shape), value.axes, output.axes)
+    return SMALLEST + TIMES * _spread(
+        np.broadcast_to(error, value.array.shape), value.axes, output.axes
+    )
 
 
 class Bounded(Evaluator):
@@ -104,6 +107,10 @@ def _computes(body: Any) -> bool:
     return body.head not in ("Load", "Num")
 
 
+def _where(r: Array, c: Array, a: Array, b: Array, of_c: Array, of_a: Array, of_b: Array) -> Array:
+    return np.where(c != 0, of_a, of_b)
+
+
 def _divided(r: Array, a: Array, b: Array, of_a: Array, of_b: Array) -> Array:
     return np.where((r == 0) & (of_a == 0), 0.0, (of_a + np.abs(r) * of_b) / np.abs(b))
 
@@ -121,5 +128,5 @@ _RULES: dict[str, Callable[..., Array]] = {
     "Log": lambda r, a, of_a: of_a / np.abs(a) + STEP,
     "Tanh": lambda r, a, of_a: of_a,
     "Sqrt": lambda r, a, of_a: np.minimum(of_a / (2 * r), np.sqrt(of_a)),
-    "Where": lambda r, c, a, b, of_c, of_a, of_b: np.where(c != 0, of_a, of_b),
+    "Where": _where,
 }
