@@ -29,10 +29,10 @@ def table(
     from rich.markup import escape
     from rich.table import Table as RichTable
 
-    made = RichTable(title=title, title_justify="left", title_style="bold", highlight=False)
+    made = RichTable(title=escape(title), title_justify="left", title_style="bold", highlight=False)
     for number, column in enumerate(columns):
         made.add_column(
-            column,
+            escape(column),
             justify="left" if number < words else "right",
             overflow="fold",
             no_wrap=not number,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from egraph_flash.carriers import bases_of, channels_of, is_twisted, lift_of
 from egraph_flash.checking import compare, seeded_inputs
 from egraph_flash.loading import load, read_arrays
 from egraph_flash.terms import subterms
-from examples import carriers
+from examples import carriers, cross_entropy, online_softmax, welford
 from examples.workloads import WORKLOADS
 from tests.support.fresh import fresh_rng
 
@@ -69,6 +71,53 @@ def test_pages_of_a_cache_are_found() -> None:
     arrays = seeded_inputs(loaded, kernel, seed=None)
     ((_, error),) = compare(loaded, kernel, arrays, kernel.run(backend="sim", **arrays))
     assert error.max_abs < 2e-3
+
+
+def cells(shown: str) -> list[list[str]]:
+    """The rows of the tables that a script printed."""
+    lines = [line.split("│")[1:-1] for line in shown.splitlines() if line.startswith("│")]
+    return [[cell.strip() for cell in line] for line in lines]
+
+
+def test_online_softmax_shows_how_states_combine(capsys: pytest.CaptureFixture[str]) -> None:
+    online_softmax.main()
+    shown = capsys.readouterr().out
+    assert "F = fold n {m: max x[m, n]; t: Scale[m] 1}" in shown
+    assert "t = exp(m1 - max(m1, m2)) * t1 + exp(m2 - max(m1, m2)) * t2" in shown
+    assert re.search(r"as written, in f32, inf; as derived, 100[5-9]\.\d+", shown)
+    assert float(re.findall(r"at most (\S+) off", shown)[-1]) < 2e-4
+
+
+def test_welford_keeps_its_digits(capsys: pytest.CaptureFixture[str]) -> None:
+    welford.main()
+    shown = capsys.readouterr().out
+    assert "count = count1 + count2" in shown
+    assert "{s1: Σ x[m, n]; s2: Σ 1; t: Shift[s2, s1] 0}" in shown
+    errors = {mean: (float(ours), float(theirs)) for mean, ours, theirs in cells(shown)}
+    assert errors["10,000"][0] < 1e-3 < 1.0 < errors["10,000"][1]
+    assert errors["0"][0] < 1e-6
+
+
+def test_cross_entropy_writes_no_logits(capsys: pytest.CaptureFixture[str]) -> None:
+    cross_entropy.main()
+    fused, cut = cells(capsys.readouterr().out)
+    assert fused[:4] == ["fold=fuse", "1", "1", "0"]
+    assert cut[0] == "fold=cut"
+    assert int(cut[3].replace(",", "")) >= 4 * 64 * 1000
+    assert all(float(row[-1]) < 1e-5 for row in (fused, cut))
+
+
+@pytest.mark.parametrize("name", [path.stem for path in FOLDER.glob("*.py")])
+def test_scripts_say_how_they_are_run(name: str) -> None:
+    """The first sentence says what one shows, and the commands below it name files that exist."""
+    text = (FOLDER / f"{name}.py").read_text()
+    said = ast.get_docstring(ast.parse(text)) or ""
+    assert said.partition("\n")[0].endswith((".", "`."))
+    for script in re.findall(r"python (examples/\w+\.py)", said):
+        assert (FOLDER.parent / script).exists()
+        assert 'if __name__ == "__main__":' in text
+    for spec in re.findall(r"(examples/\w+\.py:\w+)", said):
+        assert load(f"{FOLDER.parent / spec}").expression is not None
 
 
 @pytest.fixture(scope="module")
