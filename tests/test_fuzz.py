@@ -21,6 +21,7 @@ from tests.fuzz import __main__ as fuzzer
 from tests.fuzz import report, trials
 from tests.fuzz.cases import Case, build, read_case
 from tests.fuzz.drawing import KINDS, drawn
+from tests.fuzz.folds import FOLDS
 from tests.fuzz.inputs import arrays
 from tests.fuzz.judging import judge
 from tests.fuzz.laying import AROUND, LAYS, fits, lay
@@ -217,6 +218,22 @@ def nudge(array: Any, by: float) -> None:
 def test_the_judge_notices(spoil: Spoil, says: str) -> None:
     found = judged(USUAL, spoil)
     assert re.match(says, found), found
+
+
+@pytest.mark.parametrize("fold", sorted(FOLDS))
+def test_the_judge_notices_what_a_fold_leaves_out(fold: str) -> None:
+    """A right result, and one without what the last of 24 elements holds."""
+
+    case = f"dtype=f32 h=1 g=1 m=5 n=24 source=x outputs={fold}"
+
+    def forget(result: Any) -> None:
+        made = build(read_case(case))
+        given = arrays(made, np.random.default_rng(3))
+        given["x"][..., -1] = 0.0
+        result[...] = optimize(made.expression, "sm_120").run(backend="sim", **given)
+
+    assert judged(case) == "None"
+    assert re.match(rf"{fold}: got .* at \(0, 0, ", judged(case, forget))
 
 
 def test_scores_too_large_to_be_told_are_not_judged() -> None:
