@@ -70,7 +70,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "realizations",
             "preconditions",
         ),
-        *("sharing", "packing", "arranging", "pinning", "scheduling"),
+        *("sharing", "joining", "packing", "arranging", "pinning", "scheduling"),
     ),
     ("codegen.",),
     ("simulator.", "runtime."),
