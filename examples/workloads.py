@@ -166,19 +166,19 @@ def _operands(h: int, m: int, n: int, d: int) -> tuple[Any, ...]:
     return q, k, Tensor("v", (H, N, E), f16).expr, H, N, D
 
 
-def attention(h: int = 2, m: int = 32, n: int = 80, d: int = 64) -> Expr:
+def attention(h: int = 2, m: int = 32, n: int = 80, d: int = 64) -> Any:
     q, k, v, _, N, D = _operands(h, m, n, d)
     return (softmax((q * k).sum(D) * d**-0.5, N) * v).sum(N)
 
 
-def gated_attention(h: int = 2, m: int = 32, n: int = 80, d: int = 64) -> Expr:
+def gated_attention(h: int = 2, m: int = 32, n: int = 80, d: int = 64) -> Any:
     """A gate on each element, which the weights' sum does not see."""
     q, k, v, H, N, D = _operands(h, m, n, d)
     gate = 1.0 / (1.0 + exp(-Tensor("gate", (H, N), f16).expr))
     return (softmax((q * k).sum(D) * d**-0.5, N) * gate * v).sum(N)
 
 
-def linear_attention(h: int = 2, m: int = 32, n: int = 80, d: int = 64) -> Expr:
+def linear_attention(h: int = 2, m: int = 32, n: int = 80, d: int = 64) -> Any:
     """Weights φ(q)·φ(k), with φ(x) = 1 + elu(x), each row's divided by their sum."""
 
     def feature(x: Expr) -> Expr:
@@ -236,7 +236,7 @@ class Workload:
 
     def inputs(self, rng: np.random.Generator, **extents: int) -> dict[str, Array]:
         """Normals, labels that there are, pages in no order, lengths of a cache."""
-        nodes = subterms(*self.outputs(**extents))
+        nodes: list[Any] = list(subterms(*self.outputs(**extents)))
         most = next((axis.size for axis in nodes if axis.head == "Ax" and axis.name == "n"), 0)
         found: dict[str, Array] = {}
         for name, dtype, sizes, *_ in (node.args for node in nodes if node.head == "Array"):
