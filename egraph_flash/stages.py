@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -56,6 +57,13 @@ class Stage:
     @property
     def fold(self) -> Axis | None:
         return self.state.args[0] if self.state is not None else None
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.targets, self.state, self.channels, self.roles))
+
+    def __hash__(self) -> int:  # searches look up thousands of geometries of one stage
+        return self._hash
 
     def follows(self, target: Target) -> bool:
         """Whether a target is part of the epilogue."""
