@@ -35,6 +35,7 @@ from .streaming import Stream
 from .sweeping import sweep
 from .tile import (
     AcrossLanes,
+    Columns,
     Contract,
     Fill,
     FirstColumn,
@@ -255,7 +256,8 @@ class _Kernel:
             value = select(self.ctx, test, value, op.masked, frame)
         self.ctx.bind(op.into, _spread(value, op.shape, frame))
         self.ctx.absent[op.into] = absence_of(op.expr, self.ctx.absent)
-        if op.expr.head == "Max2" and any(self._bounds(part) for part in op.expr.args):
+        parts = op.expr.args if op.expr.head == "Max2" else (op.expr,)
+        if any(map(self._bounds, parts)):
             self.ctx.upper.add(op.into)
 
     def _bounds(self, term: Any) -> bool:
@@ -346,6 +348,11 @@ class _Kernel:
     def _sweep(self, op: Sweep) -> None:
         sweep(self, op)
         self.ctx.upper.clear()
+
+    def _columns(self, op: Columns) -> None:
+        self.inner = self.outer
+        for each in op.ops:
+            self.emit(each)
 
     def _store(self, op: Store) -> None:
         frame = self.frame(op.shape)

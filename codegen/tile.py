@@ -348,9 +348,21 @@ class Store:
         return f"{self.target.name}[{axes}] = store {pretty(self.expr)} [{self.shape}]"
 
 
+@dataclass(frozen=True)
+class Columns:
+    """Operations in which the accumulators are the tile row × fold: their columns are folded."""
+
+    axis: Axis
+    ops: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        lines = (f"  {line}" for line in lines_of(self.ops))
+        return "\n".join([f"columns {self.axis}, in the accumulators:", *lines])
+
+
 Op = (
     Fill | Map | InnerFold | Contract | RowFold | LaneFold | AcrossLanes | Publish | Receive
-    | FirstColumn | Rebase | Acquire | Release | Ahead | Block | Loop | Sweep | Store
+    | FirstColumn | Rebase | Acquire | Release | Ahead | Block | Loop | Sweep | Columns | Store
 )  # fmt: skip
 
 

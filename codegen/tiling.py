@@ -38,6 +38,7 @@ from .atoms import atom
 from .pipelining import pipelined, swept
 from .tile import (
     AcrossLanes,
+    Columns,
     Contract,
     Fill,
     FirstColumn,
@@ -132,8 +133,23 @@ class _Writer:
                     self.old[channel] = whole
             if self.inner.column_warps > 1:
                 self.merge(ops)
+        if self.stage.columns is not None:
+            return [*ops, self.columns(self.stage.columns)]
         own = [each for each in self.stage.targets if not self.stage.follows(each)]
         return [*ops, *map(self.store, own), *self.epilogue()]
+
+    def columns(self, stage: Stage) -> Columns:
+        """The fold over the columns of the accumulators, all of them in one block."""
+        ((red, _),), (channel,) = shape_of(stage).inner, self.stage.channels
+        after = _Writer(stage, self.outer, self.outer, self.depth_steps, self.choices)
+        after.names, after.old = self.names, {}
+        after.inside[red] = self.old[channel]
+        ops = after.body()
+        after.old = after.new
+        if self.outer.column_warps > 1:
+            after.merge(ops)
+        assert stage.fold is not None, "columns are folded"
+        return Columns(stage.fold, (*ops, *map(after.store, stage.targets)))
 
     def epilogue(self) -> list[Op]:
         """What follows for each element of the fold, over its blocks once more.
@@ -253,6 +269,8 @@ class _Writer:
             for each in (channel, *bases_of(channel))
         ]
         for red in dict.fromkeys(red for lift in lifts for red in reductions(lift)):
+            if red in self.inside:
+                continue
             into = self.inside[red] = self.fresh("t")
             product_of = inner_contraction(red, self.rows, self.roles.fold)
             if product_of is None:
@@ -296,8 +314,10 @@ class _Writer:
         ops.append(Map(tile, "inner", element, identity(channel)))
         in_lanes = self.in_lanes(channel)
         ops.append((LaneFold if in_lanes else RowFold)(folded, monoid, tile))
-        both = plain(monoid, self.start(channel), scale * folded if scale != 1.0 else folded)
-        ops.append(Map(target, "rows", both))
+        value = scale * folded if scale != 1.0 else folded
+        if channel in self.old:
+            value = plain(monoid, self.start(channel), value)
+        ops.append(Map(target, "rows", value))
         self.new[channel] = target
 
     def rebase(self, ops: list[Op], channel: Chan) -> None:

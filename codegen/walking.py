@@ -12,6 +12,7 @@ from .tile import (
     AcrossLanes,
     Ahead,
     Block,
+    Columns,
     Contract,
     FirstColumn,
     InnerFold,
@@ -36,7 +37,7 @@ def walk(ops: tuple[Op, ...]) -> Iterator[Op]:
             yield from walk((*op.before, *op.body, *op.after))
         elif isinstance(op, Sweep):
             yield from walk((*op.before, *op.early, *op.plain, *op.masked, *op.last))
-        elif isinstance(op, Ahead | Block):
+        elif isinstance(op, Ahead | Block | Columns):
             yield from walk(op.ops)
 
 

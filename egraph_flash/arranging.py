@@ -23,6 +23,7 @@ from .packing import packed, packings
 from .request import Root
 from .sharing import Cut, passes_over, shared
 from .stages import Stage, split
+from .turning import turned
 
 PLAN_KNOBS = ("PACK", "REDUCE", "EPILOGUE")  # chosen here, and not for a stage
 
@@ -73,7 +74,10 @@ class Arranger:
 
     def stages(self, arrangement: Arrangement) -> tuple[Stage, ...]:
         stages = split(arrangement.roots, self.taken, self.layouts, epilogues=arrangement.epilogues)
-        return joined(stages, arrangement.taken_up)
+        stages = joined(stages, arrangement.taken_up)
+        if not arrangement.epilogues:
+            return stages
+        return tuple(turned(stage) or stage for stage in stages)
 
     # ---- epilogues ---------------------------------------------------------------------------
 
@@ -83,7 +87,7 @@ class Arranger:
         if pinned is not None:
             KNOBS["EPILOGUE"].parse(pinned)
         inside = replace(each, epilogues=True, knobs={**each.knobs, "EPILOGUE": "inside"})
-        found = any(stage.epilogue for stage in self.stages(inside))
+        found = any(stage.epilogue or stage.columns for stage in self.stages(inside))
         if pinned != "inside":
             spelled = {**each.knobs, "EPILOGUE": "apart"} if found or pinned else each.knobs
             yield replace(each, knobs=spelled)

@@ -218,6 +218,11 @@ def why_not(stage: Stage, candidate: Candidate) -> str | None:
         steps = -(-axis.size // atom(tile.atom).depth)
         if axis is not stage.fold and tile.depth_steps > max(steps, 1):
             return f"axis {axis} has {steps} depth steps, fewer than k{tile.depth_steps}"
+    columns = atom(outer.atom).columns * outer.column_atoms * outer.column_warps
+    if stage.columns is not None and columns < stage.roles.column.size:
+        return (
+            f"a block has {columns} columns, fewer than the {stage.roles.column.size} that it folds"
+        )
     warps = max(inner.warps, outer.warps)
     if warps * 32 > 1024:
         return f"{warps} warps are more than the 32 that a block may have"

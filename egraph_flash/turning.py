@@ -1,0 +1,33 @@
+"""Which folds go over the columns of accumulators, in the kernel that makes these.
+
+A fold in whose body rows and the fold's own axis are contracted is turned around: the contraction's
+depth becomes the fold of the kernel, the fold's axis the columns of its accumulators, and once the
+depth is done, the fold takes the tile that they are. So the contraction is a matrix product like
+any other, streamed and tiled as one; but a block has to hold all that the fold goes over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .roles import Roles
+from .shapes import shape_of
+from .stages import Stage
+from .terms import make
+
+MOST_COLUMNS = 512  # of the accumulators of one block
+
+
+def turned(stage: Stage) -> Stage | None:
+    """The stage with its fold over the columns of accumulators, or None where that cannot be."""
+    sums, roles, fold = shape_of(stage), stage.roles, stage.fold
+    if fold is None or fold.extent.head != "Known" or not 0 < fold.size <= MOST_COLUMNS:
+        return None
+    if stage.joins or stage.epilogue or sums.serial or sums.outer or len(sums.inner) != 1:
+        return None
+    ((red, _),) = sums.inner
+    monoid, depth, body = red.args
+    channel = make("Ch", monoid, body)
+    state = make("Fold", depth, make("Flat"), make("Lift", (channel,)))
+    over = Roles(roles.batch, roles.row, fold, depth)
+    return replace(stage, state=state, channels=(channel,), roles=over, columns=stage)
