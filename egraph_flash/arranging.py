@@ -22,13 +22,16 @@ from .machines import Machine
 from .packing import packed, packings
 from .request import Root
 from .sharing import Cut, passes_over, shared
+from .shapes import shape_of
 from .stages import Stage, split
-from .turning import turned
+from .turning import turned, turns
 
 PLAN_KNOBS = ("PACK", "REDUCE", "EPILOGUE")  # chosen here, and not for a stage
 
 WAVES = (1, 2)  # how many blocks an SM gets by the splits that are tried
 LEAST = 64  # elements of a split that is tried
+COLUMNS = (128, 256)  # elements of the parts that are tried as columns of accumulators,
+DEEP = 128  # where so many products are summed for each
 TILE_ROWS = 16  # of the smallest tile, for an estimate of how many blocks there are
 
 
@@ -88,7 +91,7 @@ class Arranger:
             KNOBS["EPILOGUE"].parse(pinned)
         inside = replace(each, epilogues=True, knobs={**each.knobs, "EPILOGUE": "inside"})
         found = any(stage.epilogue or stage.columns for stage in self.stages(inside))
-        if pinned != "inside":
+        if pinned != "inside" and not each.epilogues:
             spelled = {**each.knobs, "EPILOGUE": "apart"} if found or pinned else each.knobs
             yield replace(each, knobs=spelled)
         if pinned != "apart" and found:
@@ -132,6 +135,11 @@ class Arranger:
             if tuple(reduces.values()) not in seen:
                 seen.add(tuple(reduces.values()))
                 yield _shared(plain, reduces, set(pinned))
+        for size in COLUMNS if self.pins.get("EPILOGUE") != "apart" else ():
+            parts = {a: Reduce(1, size) for a in axes if self.is_turned(a, size, stages)}
+            if parts and not parts.keys() & pinned.keys():
+                whole = {axis: pinned.get(axis, Reduce(1)) for axis in axes}
+                yield replace(_shared(plain, whole | parts, set(pinned)), epilogues=True)
 
     def reduces(self, axes: Sequence[Axis], stages: Sequence[Stage]) -> dict[Axis, Reduce]:
         """The pinned splits by axis: of an axis that a pin names, or of all that take it."""
@@ -165,13 +173,20 @@ class Arranger:
         return next((n for n in counts if _is_legal(axis, Reduce(n), stages)), 1)
 
 
+    def is_turned(self, axis: Axis, size: int, stages: Sequence[Stage]) -> bool:
+        """Whether parts of that size are worth a try as columns of accumulators."""
+        folds = [stage for stage in stages if stage.fold is axis and turns(stage)]
+        deep = any(min(a.size for a in shape_of(each).depths) >= DEEP for each in folds)
+        return deep and axis.size > size and _is_legal(axis, Reduce(1, size), stages)
+
+
 def _shared(
     plain: Arrangement, reduces: Mapping[Axis, Reduce], pinned: Collection[Axis]
 ) -> Arrangement:
     roots, parts, knobs = plain.roots, dict(plain.parts), dict(plain.knobs)
     taken_up: set[Axis] = set()
     for axis, value in reduces.items():
-        if axis in pinned or value.splits > 1:
+        if axis in pinned or value != Reduce(1):
             knobs[f"REDUCE@{axis.name}"] = value
         cut = _cut(axis, value)
         if cut is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -191,10 +192,14 @@ def _column_choices(stage: Stage, kind: Atom, seeds: Sequence[Tile]) -> list[tup
     atoms = {whole, *(n for n in (4, 8, 16) if n < whole and family(kind) == "tensor")}
     atoms |= {n for n in (32, 64) if n < whole and family(kind) == "fma"}
     atoms |= {seed.column_atoms for seed in seeds if seed.column_atoms <= whole}
+    asked = {(seed.column_warps, seed.column_atoms) for seed in seeds}
     warps = {1, *(seed.column_warps for seed in seeds)}
     if not sums.inner and not sums.plain and not sums.serial:
         warps |= {2, 4}
-    return sorted(itertools.product(warps, atoms))
+    pairs = sorted(itertools.product(warps, atoms))
+    if stage.columns is None:
+        return pairs
+    return [pair for pair in pairs if whole <= math.prod(pair) < 2 * whole or pair in asked]
 
 
 def _candidate(stage: Stage, inner: Tile, outer: Tile, steps: dict[Axis, int]) -> Candidate:

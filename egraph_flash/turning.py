@@ -18,14 +18,20 @@ from .terms import make
 MOST_COLUMNS = 512  # of the accumulators of one block
 
 
+def turns(stage: Stage) -> bool:
+    """Whether a fold could be turned around if it were short enough."""
+    fold, sums = stage.fold, shape_of(stage)
+    short = fold is not None and fold.extent.head == "Known"
+    alone = len(sums.inner) == 1 and not sums.serial and not sums.outer
+    return short and alone and not stage.joins and not stage.epilogue
+
+
 def turned(stage: Stage) -> Stage | None:
     """The stage with its fold over the columns of accumulators, or None where that cannot be."""
-    sums, roles, fold = shape_of(stage), stage.roles, stage.fold
-    if fold is None or fold.extent.head != "Known" or not 0 < fold.size <= MOST_COLUMNS:
+    roles, fold = stage.roles, stage.fold
+    if fold is None or not turns(stage) or not 0 < fold.size <= MOST_COLUMNS:
         return None
-    if stage.joins or stage.epilogue or sums.serial or sums.outer or len(sums.inner) != 1:
-        return None
-    ((red, _),) = sums.inner
+    ((red, _),) = shape_of(stage).inner
     monoid, depth, body = red.args
     channel = make("Ch", monoid, body)
     state = make("Fold", depth, make("Flat"), make("Lift", (channel,)))
