@@ -352,12 +352,10 @@ class Store:
 class Columns:
     """Operations in which the accumulators are the tile row × fold: their columns are folded."""
 
-    axis: Axis
     ops: tuple[Any, ...]
 
     def __str__(self) -> str:
-        lines = (f"  {line}" for line in lines_of(self.ops))
-        return "\n".join([f"columns {self.axis}, in the accumulators:", *lines])
+        return "\n".join(["in the accumulators:", *(f"  {line}" for line in lines_of(self.ops))])
 
 
 Op = (

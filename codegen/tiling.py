@@ -139,17 +139,17 @@ class _Writer:
         return [*ops, *map(self.store, own), *self.epilogue()]
 
     def columns(self, stage: Stage) -> Columns:
-        """The fold over the columns of the accumulators, all of them in one block."""
+        """The fold over the columns of the accumulators: one block is all of it, and no state is
+        before it."""
         ((red, _),), (channel,) = shape_of(stage).inner, self.stage.channels
         after = _Writer(stage, self.outer, self.outer, self.depth_steps, self.choices)
         after.names, after.old = self.names, {}
         after.inside[red] = self.old[channel]
         ops = after.body()
         after.old = after.new
-        if self.outer.column_warps > 1:
+        if after.inner.column_warps > 1:
             after.merge(ops)
-        assert stage.fold is not None, "columns are folded"
-        return Columns(stage.fold, (*ops, *map(after.store, stage.targets)))
+        return Columns((*ops, *map(after.store, stage.targets)))
 
     def epilogue(self) -> list[Op]:
         """What follows for each element of the fold, over its blocks once more.
@@ -314,11 +314,12 @@ class _Writer:
         ops.append(Map(tile, "inner", element, identity(channel)))
         in_lanes = self.in_lanes(channel)
         ops.append((LaneFold if in_lanes else RowFold)(folded, monoid, tile))
-        value = scale * folded if scale != 1.0 else folded
+        whole = scale * folded if scale != 1.0 else folded
         if channel in self.old:
-            value = plain(monoid, self.start(channel), value)
-        ops.append(Map(target, "rows", value))
-        self.new[channel] = target
+            whole = plain(monoid, self.start(channel), whole)
+        if whole is not folded:
+            ops.append(Map(target, "rows", whole))
+        self.new[channel] = target if whole is not folded else folded
 
     def rebase(self, ops: list[Op], channel: Chan) -> None:
         """A base that moves only where it must, and what is kept relative to it along with it."""

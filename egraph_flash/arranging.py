@@ -21,8 +21,8 @@ from .layouts import Layout
 from .machines import Machine
 from .packing import packed, packings
 from .request import Root
-from .sharing import Cut, passes_over, shared
 from .shapes import shape_of
+from .sharing import Cut, passes_over, shared
 from .stages import Stage, split
 from .turning import turned, turns
 
@@ -171,7 +171,6 @@ class Arranger:
         most = min(waves * self.machine.sms // int(blocks), axis.size // LEAST)
         counts = range(most, 1, -1)
         return next((n for n in counts if _is_legal(axis, Reduce(n), stages)), 1)
-
 
     def is_turned(self, axis: Axis, size: int, stages: Sequence[Stage]) -> bool:
         """Whether parts of that size are worth a try as columns of accumulators."""

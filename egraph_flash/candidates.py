@@ -223,11 +223,10 @@ def why_not(stage: Stage, candidate: Candidate) -> str | None:
         steps = -(-axis.size // atom(tile.atom).depth)
         if axis is not stage.fold and tile.depth_steps > max(steps, 1):
             return f"axis {axis} has {steps} depth steps, fewer than k{tile.depth_steps}"
+    folded = stage.columns.fold.size if stage.columns and stage.columns.fold else 0
     columns = atom(outer.atom).columns * outer.column_atoms * outer.column_warps
-    if stage.columns is not None and columns < stage.roles.column.size:
-        return (
-            f"a block has {columns} columns, fewer than the {stage.roles.column.size} that it folds"
-        )
+    if columns < folded:
+        return f"a block has {columns} columns, fewer than the {folded} that it folds"
     warps = max(inner.warps, outer.warps)
     if warps * 32 > 1024:
         return f"{warps} warps are more than the 32 that a block may have"
