@@ -376,6 +376,7 @@ class TileProgram:
     ops: tuple[Op, ...]
     heavy_last: bool = True  # whether row tiles grow heavier with their number
     end_of_rows: Any | None = None  # before which row all lie that count; None: all do
+    end_of_columns: Any | None = None  # the same of columns
 
     @property
     def warps(self) -> int:

@@ -31,7 +31,7 @@ from ..shapes import (
     stays_in_lanes,
     tiles_of,
 )
-from ..skipping import assume, end_of_rows, heavy_last, is_static, part_of_fold
+from ..skipping import assume, end_of_columns, end_of_rows, heavy_last, is_static, part_of_fold
 from ..stages import Stage
 from ..terms import Chan, make, rewrite, subterms, variable
 from .atoms import atom
@@ -76,8 +76,8 @@ def tile_program(
     rows = atom(inner.atom).rows * inner.row_atoms * inner.row_warps
     last = stage.fold is None or heavy_last(stage, rows)
     ops = tuple(writer.program())
-    end = end_of_rows(stage)
-    return TileProgram(name, stage.roles, inner, outer, choices, ops, last, end)
+    ends = end_of_rows(stage), end_of_columns(stage)
+    return TileProgram(name, stage.roles, inner, outer, choices, ops, last, *ends)
 
 
 class _Writer:

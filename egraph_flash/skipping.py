@@ -136,6 +136,11 @@ def end_of_rows(stage: Stage) -> Any | None:
     return wanted.high
 
 
+def end_of_columns(stage: Stage) -> Any | None:
+    """Before which column every one lies that a fold over columns takes; None: it takes all."""
+    return extent_of_fold(stage.columns).bound if stage.columns is not None else None
+
+
 @lru_cache(maxsize=1024)
 def weights(stage: Stage, rows: int) -> tuple[int, ...]:
     """How many elements of the fold each row tile works on, at typical lengths.
