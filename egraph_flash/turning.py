@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from .choices import MOST_COLUMNS
 from .roles import Roles
 from .shapes import shape_of
 from .stages import Stage
 from .terms import make
-
-MOST_COLUMNS = 512  # of the accumulators of one block
 
 
 def turns(stage: Stage) -> bool:

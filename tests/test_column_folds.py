@@ -9,7 +9,9 @@ import pytest
 
 from egraph_flash import (
     Axis,
+    Monoid,
     Tensor,
+    argmax,
     bf16,
     evaluate,
     exp,
@@ -18,12 +20,17 @@ from egraph_flash import (
     i32,
     inf,
     log,
+    minimum,
     optimize,
+    register,
     softmax,
     where,
 )
 from egraph_flash.dtypes import Array
+from egraph_flash.errors import ScheduleError, SimulationError
 from egraph_flash.kernel import Kernel
+from egraph_flash.simulator import run
+from tests.support.deletions import without_each
 from tests.support.fresh import fresh_rng
 
 M, N, D = 50, 300, 80  # which no tile divides
@@ -50,6 +57,7 @@ def folded(m: int, n: int, d: int, dtype: Any = f16) -> dict[str, Any]:
         "log-sum-exp": lse,
         "cross-entropy": lse - where(label[rows] == columns.index, s, 0.0).sum(columns),
         "maximum": s.max(columns),
+        "index of the maximum": argmax(s, columns),
         "scaled maximum": (s * 0.125).max(columns),
         "sum of squares": (s * s).sum(columns),
         "entropy": -(p * log(p)).sum(columns),
@@ -123,3 +131,149 @@ def test_tiles_of_any_shape_hold_a_part(name: str, geometry: tuple[int, str]) ->
     kernel = optimize(expr, "sm_90", pins)
     assert in_columns(kernel)
     checked(expr, kernel)
+
+
+@pytest.mark.parametrize("last", ["", "/last"])
+@pytest.mark.parametrize("name", ["cross-entropy", "index of the maximum", "entropy"])
+def test_parts_are_taken_up_in_either_launch(name: str, last: str) -> None:
+    expr = folded(M, N, D)[name]
+    pins = {**INSIDE, "REDUCE@n": f"s128{last}", "TILE@d": tile("w4x1/f1x16/k2")}
+    kernel = optimize(expr, "sm_90", pins)
+    assert in_columns(kernel)
+    assert len(kernel.plan.launches) == (1 if last else 2)
+    checked(expr, kernel)
+
+
+@pytest.mark.parametrize("n", [1, 10, 100, 512])
+def test_columns_that_a_block_holds_are_no_parts(n: int) -> None:
+    """One launch, and nothing of the product is stored."""
+    for name in ("index of the maximum", "entropy", "biased log-sum-exp"):
+        expr = folded(M, n, D)[name]
+        kernel = optimize(expr, "sm_90", {**INSIDE, "REDUCE": "g1"})
+        assert in_columns(kernel)
+        assert len(kernel.plan.launches) == 1
+        checked(expr, kernel)
+
+
+def test_batches_and_open_rows() -> None:
+    """Rows that a call counts, columns of each batch, and operands that are computed."""
+    b, n, d = Axis.many(b=3, n=200, d=64)
+    m = Axis("m", "rows", hint=70)
+    left, right = Tensor("left", (b, m, d), f16), Tensor("right", (b, n, d), f16)
+    scale = Tensor("scale", (d,), f16)
+    expr = log(exp((left * scale * right).sum(d)).sum(n)).cast(f32)
+    pins = {**INSIDE, "REDUCE": "s128", "TILE@d": tile("w2x2/f1x8/k2")}
+    kernel = optimize(expr, "sm_90", pins)
+    assert in_columns(kernel)
+    for rows in (1, 33, 130):
+        rng = fresh_rng()
+        shapes = {"left": (3, rows, 64), "right": (3, 200, 64), "scale": (64,)}
+        arrays = {k: (0.3 * rng.standard_normal(v)).astype(np.float16) for k, v in shapes.items()}
+        out = np.asarray(kernel.run(backend="sim", **arrays))
+        wanted = evaluate(expr, arrays, lengths={"rows": rows})
+        assert np.abs(out - wanted).max() < 2e-3  # a product of operands is rounded to 16 bits
+
+
+def test_a_monoid_of_ones_own_folds_columns() -> None:
+    with register(Monoid("Least", "least", minimum, identity=inf)):
+        _, columns, s = scores(M, N, D)
+        expr = s.fold("Least", columns).cast(f32)
+        pins = {**INSIDE, "REDUCE": "s128", "TILE@d": tile("w2x4/f1x4/k2")}
+        kernel = optimize(expr, "sm_90", pins)
+        assert in_columns(kernel)
+        checked(expr, kernel)
+
+
+# ---- bits ----------------------------------------------------------------------------------------
+
+MOVES = {
+    "w2x2/f2x8": ({"STAGE": "d0"}, {"STAGE": "d0", "GRID": "persistent"}),
+    "w4x2/f1x8": ({"STAGE": "d2x2/tma/ring", "SLAB": "xor", "ROLES": "rotate", "DRAIN": "x4"},),
+    "w1x2/f4x8": ({"STAGE": "d3/cp/ring", "SLAB": "pad16"}, {"STAGE": "d1/sync", "DRAIN": "x2"}),
+    "w8x2/f1x8": (
+        {"STAGE": "d2/tma/ring", "ROLES": "producer", "GRID": "persistent"},
+        {"STAGE": "d2x2/cp/ring", "CACHE": "last"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["cross-entropy", "entropy"])
+def test_movement_moves_no_bit(name: str) -> None:
+    expr = folded(150, N, 200)[name]
+    common = {**INSIDE, "REDUCE": "s128", "EXP": "ex2"}
+    found, arrays = set(), None
+    for text, moves in MOVES.items():
+        for move in moves:
+            kernel = optimize(expr, "sm_90", {**common, "TILE@d": tile(f"{text}/k2"), **move})
+            arrays = arrays or inputs(kernel, fresh_rng())
+            found.add(np.asarray(kernel.run(backend="sim", **arrays)).tobytes())
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("name", folded(M, N, D))
+def test_where_columns_are_folded_moves_no_bit(name: str) -> None:
+    """In the same brackets: a block of the fold is a part, and one warp has all of it."""
+    expr = folded(M, N, D)[name]
+    exact = {"PLACE": "fold=fuse", "REDUCE": "s128", "EXP": "ex2", "SUM": "block", "BASE": "max"}
+    one, other = (
+        optimize(expr, "sm_90", {**exact, "TILE@d": tile(f"w2x1/f1x16/k{k}"), "EPILOGUE": way})
+        for k, way in ((2, "inside"), (2, "apart"))
+    )
+    assert (in_columns(one), in_columns(other)) == (True, False)
+    arrays = inputs(one, fresh_rng())
+    bits = {np.asarray(each.run(backend="sim", **arrays)).tobytes() for each in (one, other)}
+    assert len(bits) == 1
+
+
+@pytest.mark.parametrize("move", [{"STAGE": "d2/tma/ring"}, {"STAGE": "d2/cp/ring"}])
+def test_each_synchronisation_is_needed(move: dict[str, str]) -> None:
+    expr = folded(20, 64, 160)["cross-entropy"]
+    pins = {**INSIDE, "REDUCE": "g1", "TILE@d": tile("w1x4/f1x2/k1"), **move}
+    kernel = optimize(expr, "sm_90", pins)
+    assert in_columns(kernel)
+    arrays = inputs(kernel, fresh_rng(), 64)
+    held = {b.name: np.zeros(b.shape, b.dtype.storage) for b in kernel.plan.buffers}
+    run(kernel.ptx, kernel.plan.launches, held | arrays, target="sm_90")
+    for line, text in without_each(kernel.ptx):
+        objects = False
+        for seed in range(3):
+            try:
+                run(text, kernel.plan.launches, held | arrays, target="sm_90", seed=seed)
+            except SimulationError:
+                objects = True
+        assert objects, f"nothing is amiss without {line}"
+
+
+# ---- plans ---------------------------------------------------------------------------------------
+
+
+def test_a_long_fold_of_products_is_cut_into_columns_unasked() -> None:
+    expr = folded(8192, 1 << 17, 512)["cross-entropy"]
+    kernel = optimize(expr, "sm_90")
+    apart = optimize(expr, "sm_90", {"EPILOGUE": "apart"})
+    assert kernel.schedule["EPILOGUE"] == "inside"
+    assert kernel.schedule["REDUCE@n"] in ("s128", "s256")
+    assert kernel.cost.total_us < 0.8 * apart.cost.total_us
+    again = optimize(expr, "sm_90", dict(kernel.schedule))
+    assert again.schedule == kernel.schedule
+    assert again.ptx == kernel.ptx
+
+
+@pytest.mark.parametrize(
+    ("pins", "why"),
+    [
+        ({"EPILOGUE": "inside", "REDUCE": "g1"}, "changes nothing here.*nearest legal value is ap"),
+        ({"EPILOGUE": "inside", "REDUCE": "s1024"}, "nearest legal value is apart"),
+        ({**INSIDE, "REDUCE": "s256", "TILE@d": tile("w2x2/f1x8/k2")}, "128 columns, fewer than "),
+    ],
+)
+def test_what_no_block_holds_is_refused(pins: dict[str, str], why: str) -> None:
+    with pytest.raises(ScheduleError, match=why):
+        optimize(folded(M, 2000, D)["cross-entropy"], "sm_90", pins)
+
+
+def test_columns_that_a_call_counts_are_refused() -> None:
+    m, d, n = Axis("m", M), Axis("d", D), Axis("n", "columns", hint=4096)
+    s = (Tensor("hidden", (m, d), f16) * Tensor("weight", (n, d), f16)).sum(d)
+    with pytest.raises(ScheduleError, match="of known length; the nearest legal value is apart"):
+        optimize(s.max(n), "sm_90", {**INSIDE, "REDUCE@n": "g4"})
