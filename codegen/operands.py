@@ -14,6 +14,7 @@ from .expression import compute, real
 from .frames import Frame, atoms_along, fragment
 from .lanes import LaneMap
 from .memory import Place, access, depth_of, load_values, load_words, unpacked
+from .packed import packed_product
 from .ptx import Address, Register
 from .slabs import CHUNK_BYTES, SlabLayout
 from .stores import pack
@@ -31,6 +32,9 @@ def operand(ctx: Context, term: Any, frame: Frame, atom: Atom, lanes: LaneMap) -
         return drained(ctx, ctx.held[term], frame, lanes)
     if term.head == "Load":
         return _loaded(ctx, term, frame, atom, lanes)
+    product = packed_product(ctx, term, frame, atom, lanes)
+    if product is not None:
+        return product
     value = real(ctx, compute(ctx, term, frame), frame)
     return from_value(ctx, _zero_outside(ctx, value, frame), frame, atom, lanes)
 

@@ -17,7 +17,7 @@ from ..carriers import (
 )
 from ..choices import Choices
 from ..knobs import Tile as Geometry
-from ..roles import Contraction, contraction, summand, transported
+from ..roles import Contraction, beside, summand, transported
 from ..shapes import Shape as Sums
 from ..shapes import (
     free_base,
@@ -356,7 +356,7 @@ class _Writer:
             moved = self.fresh("t")
             ops.append(Map(moved, "outer", start))
             start = moved
-        found = contraction(summand(channel, self.new), fold, self.rows, {column})
+        found = beside(summand(channel, self.new), fold, self.rows, {column})
         assert found is not None, f"the roles promised a contraction of {channel}"
         left, right = self.in_tiles(found.left), self.in_tiles(found.right)
         handoff = None

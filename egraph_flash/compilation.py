@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from .knobs import Place, spell
 from .machines import Machine, machine
 from .notation import text
 from .open_plan import Extent
+from .profiles import profile
 from .record import Cost, Record, Schedule, Spec
 from .request import Request, Root
 from .scheduling import Scheduled, ScheduledPlan, schedule
@@ -83,34 +85,58 @@ Planned = tuple[Extraction, ScheduledPlan, Arrangement]
 def _planned(request: Request, found: Extraction, chip: Machine) -> Planned:
     """The cheapest plan of the extracted terms, on the grid as suits it.
 
-    Terms are extracted as if blocks shared no fold and packed no rows. Where they came out cut,
-    the fused ones may take less time once blocks do, and have a plan too.
-    Raises ScheduleError as of the extracted terms, where no plan is legal.
+    Terms are extracted before they have geometries, and as if blocks shared no fold and packed no
+    rows. With those, the terms whose folds are placed the other way may take less time, and have a
+    plan too. Raises ScheduleError as of the extracted terms, where no plan is legal.
     """
-    terms = [found]
-    if "PLACE" not in request.pins and _place(request, found).fold == "cut":
-        fused = found.search.extract("fuse", dict(request.pins))
-        terms += [fused] if fused.unsafe <= found.unsafe else []
     plans: list[Planned] = []
     refusals: list[ScheduleError] = []
-    for each in terms:
+    for each in _placements(request, found):
+        most_us = min((_time_us(plan[1]) for plan in plans), default=math.inf)
         try:
-            plans.append((each, *_cheapest(request, each, chip)))
+            plan = _cheapest(request, each, chip, most_us)
         except ScheduleError as refusal:
             refusals.append(refusal)
+            if _place(request, each).fold == "fuse":
+                break  # a pin that one pass cannot have is no reason to take several
+        else:
+            plans += [(each, *plan)] if plan is not None else []
     if not plans:
         raise refusals[0]
     return min(plans, key=lambda plan: _time_us(plan[1]))
+
+
+def _placements(request: Request, found: Extraction) -> Iterator[Extraction]:
+    """The extracted terms; and those with their folds placed otherwise, unless PLACE is pinned."""
+    yield found
+    if "PLACE" not in request.pins:
+        other = "fuse" if _place(request, found).fold == "cut" else "cut"
+        placed = found.search.extract(other, dict(request.pins))
+        if placed.unsafe <= found.unsafe:
+            yield placed
 
 
 def _time_us(planned: ScheduledPlan) -> float:
     return sum(each.cost.total_us for each in planned.stages)
 
 
+def _least_us(stages: Sequence[Stage], chip: Machine) -> float:
+    """Launches, and bytes or products that each stage must have: no schedule takes less."""
+    total_us = 0.0
+    for known, stage in ((profile(stage), stage) for stage in stages):
+        found = (dict.fromkeys((*c.left.axes, *c.right.axes)) for c in (*known.inner, *known.outer))
+        flop = sum(2.0 * math.prod(axis.size for axis in axes) for axes in found)
+        bytes_us = known.hbm_bytes / (chip.hbm_gbps * 1e3)
+        total_us += max(bytes_us, flop / (chip.mma_tflops * 1e6))
+        total_us += 0.0 if stage.joins else chip.launch_us
+    return total_us
+
+
 def _cheapest(
-    request: Request, found: Extraction, chip: Machine
-) -> tuple[ScheduledPlan, Arrangement]:
-    """The plan of some terms that is predicted to take the least time, of all that pins leave.
+    request: Request, found: Extraction, chip: Machine, most_us: float
+) -> tuple[ScheduledPlan, Arrangement] | None:
+    """The plan of some terms that is predicted to take the least time, of all that pins leave;
+    None where not one can take less than `most_us`.
 
     Raises ScheduleError as of the first arrangement, which is the plainest, where none is legal.
     """
@@ -121,18 +147,21 @@ def _cheapest(
     refusals: list[ScheduleError] = []
     for arrangement in arranger.all():
         stages = arranger.stages(arrangement)
-        least_us = sum(not stage.joins for stage in stages) * chip.launch_us
-        if any(_time_us(plan) <= least_us for plan, _ in plans):
-            continue  # launches alone take longer than what is there
+        if _least_us(stages, chip) >= most_us:
+            continue
         try:
-            planned = schedule(stages, chip, pins, place)
+            planned = schedule(stages, chip, pins, place, most_us)
         except ScheduleError as refusal:
             refusals.append(refusal)
-        else:
+            continue
+        if planned is not None:
             plans.append((planned, arrangement))
-    if not plans:
+            most_us = _time_us(planned)
+    if not plans and refusals:
         raise refusals[0]
-    planned, arrangement = min(plans, key=lambda plan: _time_us(plan[0]))
+    if not plans:
+        return None
+    planned, arrangement = plans[-1]
     knobs = {"PLACE": place, **arrangement.knobs, **planned.knobs}
     return replace(planned, knobs=knobs), arrangement
 

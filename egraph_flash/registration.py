@@ -10,7 +10,7 @@ from .monoids import MONOIDS, Monoid
 from .notation import text
 from .operators import OPERATORS
 from .representations import REPRESENTATIONS, selection, selection_name
-from .terms import HEADS, SORTS, Head, subterms
+from .terms import HEADS, SORTS, Head, renew, subterms
 
 if TYPE_CHECKING:
     from .rules import Row
@@ -28,7 +28,8 @@ class Registered:
         self.undo: list[Callable[[], object]] = []
 
     def remove(self) -> None:
-        """Take the rows back. Terms and kernels that use them can no longer be read."""
+        """Take the rows back. Terms and kernels that use a monoid can no longer be read, and what
+        is compiled later, for another layout at a call too, is compiled without the laws."""
         while self.undo:
             self.undo.pop()()
 
@@ -99,8 +100,9 @@ def _premises(row: Row) -> str:
 
 def _add_monoid(row: Monoid, added: Registered) -> None:
     from .counterexamples import of_monoid
-    from .rules import OWN, of_representation
+    from .rules import OWN, laws, of_representation
 
+    laws()  # those of the package are generated of the tables as they are without the row
     _check_terms(row)
     if row.name in _OWN and MONOIDS[row.name].definition == row.definition:
         return
@@ -111,17 +113,26 @@ def _add_monoid(row: Monoid, added: Registered) -> None:
         raise LawError(f"monoid {row.name}: {found}")
     _put(added, MONOIDS, row.name, row)
     _put(added, HEADS, row.name, Head(row.name, (), "Monoid"))
+    added.undo.append(lambda: renew(row.name))
     _OWN.add(row.name)
     added.undo.append(lambda: _OWN.remove(row.name))
     select = selection(row.name)  # what it makes of the elements at a maximum
     _put(added, REPRESENTATIONS, select.name, select)
-    for law in of_representation(select):
-        _put(added, OWN, law.name, law)
+    OWN.update({law.name: law for law in of_representation(select)})
+    added.undo.append(lambda: _drop_laws_of(row.name))
+
+
+def _drop_laws_of(monoid: str) -> None:
+    """No law names a monoid that is gone."""
+    from .rules import OWN
+
+    for name in [name for name, row in OWN.items() if monoid in _named(row.egglog)]:
+        del OWN[name]
 
 
 def _put(added: Registered, table: dict[str, Any], name: str, row: Any) -> None:
     table[name] = row
-    added.undo.append(lambda: table.pop(name))
+    added.undo.append(lambda: table.pop(name, None))
 
 
 def _check_terms(row: Monoid) -> None:

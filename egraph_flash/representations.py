@@ -18,8 +18,9 @@ Point = tuple[Expr, ...]
 class Chart:
     """The bases of one element, in pattern variables, where its point has a closed form.
 
-    `point` is that form, and `positive` what must be positive for it to hold. `lift` is the
-    element's own value: a variable, or the constant of the plain case.
+    `point` is that form, and `positive` what must be positive for it to hold; absent elements of
+    `linear` are 0 only. `lift` is the element's own value: a variable, or the constant of the
+    plain case.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Chart:
     point: Point
     lift: Expr
     positive: tuple[Expr, ...] = ()
+    linear: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,14 @@ def _shift(bases: Bases, start: Point, end: Point, x: Expr) -> Expr:
     return x + bases[0] * ((start[0] - end[0]) * (start[0] - end[0]))
 
 
+def _center(bases: Bases, start: Point, end: Point, x: Expr) -> Expr:
+    return x + (start[0] - end[0]) * bases[2]
+
+
+def _comoment(bases: Bases, start: Point, end: Point, x: Expr) -> Expr:
+    return x + bases[0] * ((start[0] - end[0]) * (start[1] - end[1]))
+
+
 def _spread(bases: Bases, start: Point, end: Point, x: Expr) -> Expr:
     return exp(start[0] - end[0]) * _shift(bases[1:], start[1:], end[1:], x)
 
@@ -184,6 +194,22 @@ REPRESENTATIONS: dict[str, Representation] = {
                 Chart("plain-spread", (lift(1.0), _x), (_x,), _r),
             ),
             source="second moments about the mean; Welford 1962, Chan, Golub & LeVeque 1983",
+        ),
+        Representation(
+            name="Center",
+            monoids=("Sum", "Sum", "Sum"),
+            point=lambda n, s, r: (s / n,),
+            act=_center,
+            charts=(Chart("plain", (lift(1.0), _x, _r), (_x,), lift(0.0), linear=(_x, _r)),),
+            source="Σ (x - mean x) r moves by a multiple of Σ r; Chan, Golub & LeVeque 1983",
+        ),
+        Representation(
+            name="Comoment",
+            monoids=("Sum", "Sum", "Sum"),
+            point=lambda n, s, r: (s / n, r / n),
+            act=_comoment,
+            charts=(Chart("plain", (lift(1.0), _x, _r), (_x, _r), lift(0.0), linear=(_x, _r)),),
+            source="comoments about both means; Chan, Golub & LeVeque 1983",
         ),
         Representation(
             name="Spread",

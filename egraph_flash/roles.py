@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,7 @@ class Roles:
 
 
 Values = Mapping[Chan, Any]
+ONE: Any = make("Num", 1.0)
 
 
 def placeholder(channel: Chan) -> Expr:
@@ -147,11 +148,22 @@ def contraction(body: Any, depth: Axis, rows: set[Axis], columns: set[Axis]) -> 
     return found
 
 
+def beside(body: Any, depth: Axis, rows: set[Axis], columns: set[Axis]) -> Contraction | None:
+    """The same, for a sum that goes with matrix products; one that has no rows is a product with
+    ones, so that each row has it where a product of the row needs it."""
+    found = contraction(body, depth, rows, columns)
+    axes = set(free(body))
+    if found is None and depth in axes and axes & columns and not axes & rows:
+        return Contraction(depth, ONE, body)
+    return found
+
+
 def assign_roles(channels: Sequence[Chan], fold: Axis | None, axes: tuple[Axis, ...]) -> Roles:
     """Roles for a fold over `fold` with these channels, whose targets have these axes.
 
     A column axis is one that every channel that has it reads through a contraction over the
-    fold. Among several choices the last axis wins, and the longest row axis.
+    fold; where there is none, sums that have no rows may stand beside contractions. Among several
+    choices the last axis wins, and the longest row axis.
     """
     if fold is None:
         columns = axes[-1:]
@@ -159,15 +171,21 @@ def assign_roles(channels: Sequence[Chan], fold: Axis | None, axes: tuple[Axis, 
         batch = tuple(axis for axis in axes if axis not in (*columns, *rows))
         return Roles(batch, rows[0] if rows else None, columns[0] if columns else None, None)
     own = tuple(dict.fromkeys([*axes, *(a for c in channels for a in free(c) if a is not fold)]))
-    for column in reversed(own):
-        rows = _rows(channels, fold, own, column)
-        if rows:
-            row = max(rows, key=lambda axis: axis.size)
-            return Roles(tuple(a for a in own if a not in (row, column)), row, column, fold)
+    for product_of in (contraction, beside):
+        for column in reversed(own):
+            rows = _rows(channels, fold, own, column, product_of)
+            if rows:
+                row = max(rows, key=lambda axis: axis.size)
+                return Roles(tuple(a for a in own if a not in (row, column)), row, column, fold)
     parts = _parts(channels, fold)
     whole = (axis for axis in reversed(own) if axis not in parts)
     longest = max(whole, key=lambda axis: axis.size, default=None)
     return Roles(tuple(a for a in own if a is not longest), longest, None, fold)
+
+
+def _reads_state(operand: Any) -> bool:
+    """Whether an operand reads the value of a base, which rows have and columns have not."""
+    return any(node.head == "Var" for node in subterms(operand))
 
 
 def _parts(channels: Sequence[Chan], fold: Axis) -> set[Axis]:
@@ -182,9 +200,16 @@ def _parts(channels: Sequence[Chan], fold: Axis) -> set[Axis]:
     return found
 
 
-def _rows(channels: Sequence[Chan], fold: Axis, own: tuple[Axis, ...], column: Axis) -> list[Axis]:
+def _rows(
+    channels: Sequence[Chan],
+    fold: Axis,
+    own: tuple[Axis, ...],
+    column: Axis,
+    product_of: Callable[..., Contraction | None],
+) -> list[Axis]:
     """The axes that may be rows where `column` is the column axis, or none."""
     rows = [axis for axis in own if axis is not column]
+    multiplied = False
     for channel in channels:
         if column not in free(channel):
             continue
@@ -194,6 +219,8 @@ def _rows(channels: Sequence[Chan], fold: Axis, own: tuple[Axis, ...], column: A
         right = [part for part in parts if column in free(part)]
         shared = {axis for part in right for axis in free(part)}
         rows = [axis for axis in rows if axis not in shared]
-        if not rows or contraction(product(parts), fold, set(rows), {column}) is None:
+        found = product_of(product(parts), fold, set(rows), {column}) if rows else None
+        if found is None or _reads_state(found.right):
             return []
-    return rows
+        multiplied |= found.left is not ONE
+    return rows if multiplied else []

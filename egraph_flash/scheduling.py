@@ -56,9 +56,14 @@ class ScheduledPlan:
 
 
 def schedule(
-    stages: Sequence[Stage], machine: Machine, pins: Mapping[str, str], place: Place
-) -> ScheduledPlan:
-    """A schedule for every stage of a plan whose folds are placed as `place` says.
+    stages: Sequence[Stage],
+    machine: Machine,
+    pins: Mapping[str, str],
+    place: Place,
+    most_us: float = math.inf,
+) -> ScheduledPlan | None:
+    """A schedule for every stage of a plan whose folds are placed as `place` says; None where the
+    first stages alone take `most_us`.
 
     Raises ScheduleError for a pin that is unknown, malformed or not legal anywhere; it names the
     pin, the reason and the nearest legal value.
@@ -75,6 +80,8 @@ def schedule(
         planned.append(search.best())
         refusals |= {name: search.refusals[name] for name in common & set(search.refusals)}
         common -= search.honoured
+        if sum(each.cost.total_us for each in planned) >= most_us:
+            return None
     for name in common & set(refusals):
         raise refusals[name]
     return ScheduledPlan(tuple(planned), _values(planned, names, place))

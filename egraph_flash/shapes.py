@@ -13,7 +13,7 @@ from .carriers import bases_of, is_twisted, lift_of, monoid_of, representation_o
 from .codegen.affine import linear
 from .dtypes import DTYPES
 from .free import free
-from .roles import Contraction, contraction, factors, placeholder, product, summand
+from .roles import Contraction, beside, contraction, factors, placeholder, product, summand
 from .stages import Stage
 from .terms import Chan, make, rewrite, subterms
 
@@ -72,7 +72,7 @@ def shape_of(stage: Stage) -> Shape:
                 inner.append((red, found))
         columned = roles.column is not None and roles.column in free(channel)
         whole = (
-            contraction(product(factors(expr)), roles.fold, rows, {roles.column})
+            beside(product(factors(expr)), roles.fold, rows, {roles.column})
             if columned and monoid_of(channel) == "Sum" and roles.column is not None
             else None
         )

@@ -113,6 +113,12 @@ def _intern(sort: str, head: str, args: tuple[Any, ...]) -> Any:
     return found
 
 
+def renew(head: str) -> None:
+    """Have the next constant `head()` be another term than those of before: it means another thing,
+    and what is remembered of terms is remembered of those."""
+    Term._interned.pop((HEADS[head].result, head, (), ()), None)
+
+
 def _rebuild(sort: str, head: str, args: tuple[Any, ...]) -> Any:
     return _intern(sort, head, args)
 

@@ -5,8 +5,8 @@
 
 Nobody named these reductions to the compiler. A channel `Scale[m] v` is a sum of v exp(s) kept
 relative to the maximum m; `Affine[m, t]` one of s exp(s), `Shift[n, s]` one of squares about the
-mean, and `Spread[m, t, s]` one of such squares times exp(s). `SelectMax[m] v` is the maximum of v
-where s is m.
+mean, `Spread[m, t, s]` one of such squares times exp(s), and `Center[n, s, r]` one of products with
+what is centred. `SelectMax[m] v` is the maximum of v where s is m.
 """
 
 from __future__ import annotations
@@ -53,6 +53,9 @@ row, column = Axis("row", 64), Axis("column", 64)
 hidden, weight = Tensor("hidden", (row, n), f16).expr, Tensor("weight", (n, column), f16)
 norm = sqrt((hidden * hidden).sum(n) / n.size + 1e-6)
 rms_norm_product = (hidden / norm * weight).sum(n).cast(f32)
+off = hidden - hidden.sum(n) / n.size
+deviation = sqrt((off * off).sum(n) / n.size + 1e-5)
+layer_norm_product = ((off / deviation * weight).sum(n) * n.size**-0.5).cast(f32)
 
 INPUTS = {
     "cross_entropy": lambda rng: {
@@ -62,7 +65,8 @@ INPUTS = {
 }
 NAMES = (
     *("log_sum_exp", "entropy", "collision", "cross_entropy"),
-    *("largest", "softmax_variance", "variance", "layer_norm", "rms_norm_product"),
+    *("largest", "softmax_variance", "variance", "layer_norm"),
+    *("rms_norm_product", "layer_norm_product"),
 )
 
 

@@ -64,6 +64,7 @@ gain = x * x + 1.0
 off_gain = x - (weights(y) * (gain * x)).sum(n) / (weights(y) * gain).sum(n)
 at_peak = where(x == x.max(n), 1.0, 0.0)
 mean = x.sum(n) / 12.0
+centred = x - mean
 variance = ((x - mean) * (x - mean)).sum(n) / 12.0
 weighted_mean = (y * x).sum(n) / y.sum(n)
 weighted_variance = (y * ((x - weighted_mean) * (x - weighted_mean))).sum(n)
@@ -128,6 +129,8 @@ _ORBITS = {
     ("Shift", "plain"): variance,
     ("Shift", "weighted"): (_positive * ((x - _weighted_centre) * (x - _weighted_centre))).sum(n),
     ("Shift", "plain-spread"): (w + (x - mean) * (x - mean)).sum(n),
+    ("Center", "plain"): ((x - mean) * w).sum(n),
+    ("Comoment", "plain"): ((x - mean) * (w - w.sum(n) / 12.0)).sum(n),
     ("Spread", "plain"): (weights(y) * (off * off)).sum(n),
     ("Spread", "weighted"): (weights(y) * (gain * (off_gain * off_gain))).sum(n),
     ("Select", "weighted"): (at_peak * v).sum(n),
@@ -141,6 +144,8 @@ _UNFOLDED = {
     ("Shift", "plain"): make("Get", *_twisted("Shift", (_one, x), lift(0.0))),
     ("Shift", "weighted"): make("Get", *_twisted("Shift", _weighted, lift(0.0))),
     ("Shift", "plain-spread"): make("Get", *_twisted("Shift", (_one, x), w)),
+    ("Center", "plain"): make("Get", *_twisted("Center", (_one, x, w), lift(0.0))),
+    ("Comoment", "plain"): make("Get", *_twisted("Comoment", (_one, x, w), lift(0.0))),
     ("Spread", "plain"): make("Get", *_twisted("Spread", (y, _one, x), lift(0.0))),
     ("Spread", "weighted"): make("Get", *_twisted("Spread", (y, gain, gain * x), lift(0.0))),
     ("Select", "weighted"): make("Get", *_twisted("Select", (x,), w)),
@@ -154,6 +159,8 @@ TRANSPORTED = {
     ("Shift", "plain"): _beside("Shift", (_one, x), x * x),
     ("Shift", "weighted"): _beside("Shift", _weighted, _positive * (x * x)),
     ("Shift", "plain-spread"): _beside("Shift", (_one, x), w + x * x),
+    ("Center", "plain"): _beside("Center", (_one, x, w), x * w),
+    ("Comoment", "plain"): _beside("Comoment", (_one, x, w), x * w),
     ("Spread", "plain"): _beside("Spread", (y, _one, x), exp(y) * (x * x)),
     ("Spread", "weighted"): _beside("Spread", (y, gain, gain * x), exp(y) * (gain * (x * x))),
 }

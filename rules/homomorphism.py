@@ -42,6 +42,7 @@ def _law(
 
 
 ci, di = E("ci di")
+NUMBER = make("Num", number)
 
 LAWS: tuple[Law, ...] = (
     _law(
@@ -119,6 +120,26 @@ LAWS: tuple[Law, ...] = (
             ("apart", (a * b) * b, (at.y * at.x) * at.x),
             ("around", (b * a) * b, (at.x * at.y) * at.x),
             ("last", (b * b) * a, (at.x * at.x) * at.y),
+        )
+    ),
+    # and what is centred stands first, as the law of its products does
+    *(
+        _law(
+            f"centred-{name}",
+            (
+                *(Equal(x, total(k, product)), Equal(d, a - i)),
+                *(Equal(i, total(k, a) / NUMBER), fact("count", k, number)),
+            ),
+            (Equal(x, total(k, front)),),
+            example.sum(at.n),
+            linear=(a, b, c),
+        )
+        for name, product, front, example in (
+            ("last", b * d, d * b, at.w * at.centred),
+            ("first", (d * b) * c, d * (b * c), (at.centred * at.y) * at.w),
+            ("middle", (b * d) * c, d * (b * c), (at.y * at.centred) * at.w),
+            ("inside", b * (d * c), d * (b * c), at.w * (at.centred * at.y)),
+            ("inside-last", b * (c * d), d * (b * c), at.w * (at.y * at.centred)),
         )
     ),
     _law(

@@ -85,7 +85,7 @@ def _linear(rep: Representation, chart: Chart) -> tuple[Any, ...]:
     """What an element adds is a real number; -inf is for what another monoid folds."""
     pairs = zip(rep.monoids, chart.bases, strict=True)
     added = [base for kind, base in pairs if kind in REPRESENTATIONS]
-    added += [chart.lift] if rep.monoid == "Sum" else []
+    added += [*chart.linear, *([chart.lift] if rep.monoid == "Sum" else [])]
     return tuple(term for term in added if term.head == "Var")
 
 

@@ -42,7 +42,7 @@ def _twisted(name: str, bases: tuple[Any, ...], lift: str) -> Any:
 
 
 _top, _other = _channel("Max", "u"), _channel("Max", "w")
-_count, _sum = _channel("Sum", "n"), _channel("Sum", "x")
+_count, _sum, _other_sum = (_channel("Sum", name) for name in "nxr")
 _last = _twisted("SelectMax", (_top,), "w")
 _weights, _weighed = (_twisted("Scale", (_top,), name) for name in ("one", "x"))
 
@@ -51,6 +51,11 @@ CARRIERS: dict[str, tuple[Any, ...]] = {
     "sum": (_sum,),
     "weighted sums": (_top, _twisted("Scale", (_top,), "one"), _twisted("Scale", (_top,), "v")),
     "sums of u exp(u)": (_top, _weights, _twisted("Affine", (_top, _weights), "zero")),
+    "products of what is centred": (
+        *(_count, _sum, _other_sum),
+        _twisted("Center", (_count, _sum, _other_sum), "zero"),
+        _twisted("Comoment", (_count, _sum, _other_sum), "zero"),
+    ),
     "weighted moments": (
         *(_top, _weights, _weighed),
         _twisted("Spread", (_top, _weights, _weighed), "zero"),

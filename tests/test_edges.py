@@ -288,3 +288,26 @@ def test_documents_of_more_queries_than_keys_are_refused_by_the_call(queries: Ax
         backend="sim", doc=np.zeros(9, np.int32), weights=np.ones((8, 9), np.float32)
     )
     assert (found == 9).all()
+
+
+# ---- sums that have no rows ----------------------------------------------------------------------
+
+
+def test_sums_of_columns_stand_beside_a_product() -> None:
+    """Which is on tensor cores all the same; alone, they are no product."""
+    rows, fold, column = Axis.many(rows=70, fold=150, column=48)
+    a = Tensor("a", (rows, fold), f16).expr
+    b = Tensor("b", (fold, column), f16).expr
+    together = ((a * b).sum(fold), b.sum(fold), a.sum(fold))
+    kernel = optimize(tuple(each.cast(f32) for each in together), "sm_120")
+    assert kernel.passes == len(kernel.plan.launches) == 1
+    assert kernel.schedule["TILE@fold"].startswith("a:mma_m16n8k16_f16")
+    arrays = {
+        spec.name: fresh_rng().integers(-3, 4, spec.shape).astype(np.float16)
+        for spec in kernel.inputs
+    }
+    wanted = evaluate(together, arrays)
+    for result, reference in zip(kernel.run(backend="sim", **arrays), wanted, strict=True):
+        np.testing.assert_array_equal(result, reference)
+    alone = optimize(b.sum(fold), "sm_120")
+    assert alone.schedule["TILE@fold"].startswith("a:map")

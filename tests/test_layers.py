@@ -34,7 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "listing",
             "data_checks",
         ),
-        *("layouts", "footprint", "arithmetic."),
+        *("layouts", "footprint", "arithmetic.", "reductions", "counterexamples"),
     ),
     (
         *("codegen.ptx_types", "codegen.ptx", "codegen.isa.", "codegen.lanes", "codegen.targets"),
@@ -44,7 +44,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     (
         *("rules.", "engine", "egraph", "canonical", "combination", "frozen", "passes", "solver"),
-        *("shaping", "extraction", "miniature", "derivation"),
+        *("shaping", "extraction", "miniature", "derivation", "members", "registration"),
     ),
     (
         *(
@@ -70,7 +70,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "realizations",
             "preconditions",
         ),
-        *("sharing", "packing", "arranging", "pinning", "scheduling"),
+        *("sharing", "packing", "turning", "arranging", "pinning", "scheduling"),
     ),
     ("codegen.",),
     ("simulator.", "runtime."),

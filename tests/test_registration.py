@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,6 +46,7 @@ from tests.support.own import ANY, LOG_ADD_EXP, MIN, OWN, PARITY, PROD, WRONG
 m, n, d = Axis.many(m=5, n=77, d=16)
 x = Tensor("x", (m, n), f32)
 q, w = Tensor("q", (m, d), f16), Tensor("w", (n, d), f16)
+ROOT = Path(__file__).parent.parent
 IDS = [row.name for row in OWN]
 
 
@@ -161,6 +165,17 @@ def test_where_folds_may_be_absent() -> None:
         assert folded_kinds(name, log_domain) == log_domain
 
 
+def test_it_may_be_the_first_thing_that_a_process_does() -> None:
+    """The package's own laws are not generated yet."""
+    code = """
+from egraph_flash import Axis, Monoid, Tensor, f32, inf, minimum, optimize, register
+register(Monoid("Min", "min", minimum, inf))
+m, n = Axis.many(m=3, n=5)
+assert optimize(Tensor("x", (m, n), f32).expr.fold("Min", n), "sm_120").passes == 1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
 # ---- refusals ------------------------------------------------------------------------------------
 
 
@@ -262,6 +277,15 @@ def test_the_same_name_makes_another_kernel() -> None:
     assert found[0] != found[1]
 
 
+def test_a_name_may_come_to_mean_another_monoid() -> None:
+    """Nothing that was found out about the first is taken for the second: blocks may be skipped
+    where a mask puts the identity of a product, and not where it puts the least of all values."""
+    for combine, identity in ((PROD.combine, 1.0), (minimum, inf)):
+        with register(Monoid("Own", "own", combine, identity)):
+            masked = where(n.index < 16 * m.index, 2.0 + 0.01 * abs(x), 1.0)
+            assert run(masked.fold("Own", n) * 1.0).schedule["SKIP"] == "index"
+
+
 # ---- laws ----------------------------------------------------------------------------------------
 
 e = E("e")
@@ -310,6 +334,16 @@ def test_a_law_that_does_not_hold_is_refused() -> None:
         with pytest.raises(LawError, match="law units/one-times: the name is taken"):
             register(rewrite("units/one-times", peak(k, e), e, **_row(x.max(n))))
     assert laws() == before
+
+
+def test_a_law_goes_with_the_monoid_that_it_names() -> None:
+    before = dict(laws())
+    monoid = register(LOG_ADD_EXP)
+    law = register(log_sum())
+    monoid.remove()
+    assert laws() == before
+    law.remove()
+    assert optimize((softmax(x, n) * x).sum(n), "sm_120").passes == 1
 
 
 def test_only_what_is_claimed_can_be_registered() -> None:

@@ -71,6 +71,42 @@ def test_sums_that_a_base_moves_by_a_factor_may_stay_in_lanes(name: str, form: s
     assert np.abs(kernel.run(backend="sim", **arrays) - wanted).max() < tolerance(kernel, wanted)
 
 
+@pytest.mark.parametrize("shift", [0.0, 30.0])
+@pytest.mark.parametrize("pins", [{}, {"REDUCE": "s64", "PLACE": "fold=fuse"}], ids=str)
+@pytest.mark.parametrize("name", ["layer_norm_product", "layer_norm_gain"])
+def test_a_layer_norm_and_its_product_are_one_pass(
+    name: str, pins: dict[str, str], shift: float
+) -> None:
+    """On tensor cores: the product is kept about the mean so far, and moves with it by a multiple
+    of sums that columns have and rows have not. A shift of the rows moves nothing."""
+    kernel = optimize(WORKLOADS[name](m=70, n=150, e=48).cast(f32), "sm_120", pins)
+    assert kernel.passes == 1
+    assert kernel.derivation.steps[-1].unsafe == 0
+    assert "Center" in str(kernel.derivation)
+    assert kernel.schedule["TILE@n"].startswith("a:mma_m16n8k16_f16")
+    arrays = arrays_for(kernel, fresh_rng())
+    arrays["x"] = (np.round(64 * arrays["x"]) / 64 + shift).astype(np.float16)
+    reference = evaluate(WORKLOADS[name](m=70, n=150, e=48), arrays)
+    assert not np.isnan(reference).any()
+    result = kernel.run(backend="sim", **arrays)
+    assert np.abs(result - reference).max() <= tolerance(kernel, reference)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+def test_a_covariance_is_one_pass_that_nothing_cancels_in(shift: float) -> None:
+    kernel = optimize(WORKLOADS["covariance"](m=7, n=500), "sm_120")
+    assert kernel.passes == len(kernel.plan.launches) == 1
+    assert kernel.derivation.steps[-1].unsafe == 0
+    arrays = {
+        spec.name: np.round(8 * fresh_rng().standard_normal(spec.shape)).astype(np.float32)
+        for spec in kernel.inputs
+    }
+    arrays["z"] = np.roll(arrays["z"], 1, axis=1)
+    wanted = evaluate(WORKLOADS["covariance"](m=7, n=500), arrays)
+    moved = {name: array + np.float32(shift) for name, array in arrays.items()}
+    assert np.abs(kernel.run(backend="sim", **moved) - wanted).max() < 1e-2
+
+
 @pytest.mark.parametrize("shift", [0.0, 100.0, -100.0])
 @pytest.mark.parametrize("name", ["weighted_variance", "softmax_variance"])
 def test_moments_of_weights_take_one_pass_that_nothing_cancels_in(name: str, shift: float) -> None:

@@ -15,6 +15,7 @@ from . import (  # noqa: F401
     convert,
     copies,
     float32,
+    halves,
     integer,
     logic,
     mbarrier,

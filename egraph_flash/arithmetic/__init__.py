@@ -1,5 +1,6 @@
 """Which bits NVIDIA's arithmetic gives: numpy functions equal to the hardware bit for bit."""
 
+from .halves import mul_bf16, mul_f16
 from .mufu import ex2_approx_ftz, rcp_approx_ftz, rsqrt_approx_ftz
 from .rounding import (
     CANONICAL_NAN,
@@ -41,6 +42,8 @@ __all__ = [
     "max_nan_f32",
     "min_f32",
     "min_nan_f32",
+    "mul_bf16",
+    "mul_f16",
     "mul_f32",
     "normal_reciprocal",
     "rcp_approx_ftz",

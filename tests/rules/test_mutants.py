@@ -21,6 +21,13 @@ TRUE_TOO = {
         for name in ("difference", "sum")
     },
     **{
+        ("twist/unfold-comoment-plain", what): "one of two factors need be centred, either"
+        for what in (
+            *("Σ_k(x) with Max", "Σ_k(x) / number with Mul", "x - Σ_k(x) / number with Add"),
+            *("Σ_k(r) with Max", "Σ_k(r) / number with Mul", "r - Σ_k(r) / number with Add"),
+        )
+    },
+    **{
         (f"homomorphism/{name}", f"without {sign}"): "with one sign, no part cancels another"
         for name in ("alike", "alike-right")
         for sign in ("nonnegative(p)", "positive(z)", "nonpositive(a)", "nonnegative(c)")

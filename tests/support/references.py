@@ -185,6 +185,27 @@ def _narrow(word: int, kind: str) -> int:
     return exact.round_bits(exact.fraction(value), mantissa, exponent_bits, word >> 31)
 
 
+def halves(row: Instr) -> Reference:
+    """A product in each 16-bit half."""
+    kind = row.mnemonic.rsplit(".", 1)[1][:-2]
+    mantissa, exponent_bits = (10, 5) if kind == "f16" else (7, 8)
+
+    def product(one: int, other: int) -> int:
+        x, y = (as_float(_widen(half, kind)) for half in (one, other))
+        near = x * y
+        if not math.isfinite(near):
+            return _narrow(float_word(near), kind)
+        exactly = exact.fraction(x) * exact.fraction(y)
+        return exact.round_bits(exactly, mantissa, exponent_bits, (one ^ other) >> 15)
+
+    def reference(words: Words) -> Words:
+        a, b = words["a"][0], words["b"][0]
+        upper, lower = product(a >> 16, b >> 16), product(a & 0xFFFF, b & 0xFFFF)
+        return {"d": [upper << 16 | lower]}
+
+    return reference
+
+
 def _widen(word: int, kind: str) -> int:
     if kind == "bf16":
         return word << 16  # payloads of NaN too, as an H200 does
@@ -416,4 +437,6 @@ def reference_of(row: Instr) -> tuple[Reference | None, WarpReference | None]:
         return plain[name](row), None
     if name in ("and", "or", "xor", "not", "shl", "shr"):
         return logic(row), None
+    if kind in ("f16x2", "bf16x2"):
+        return halves(row), None
     return (float_operation(row) if kind == "f32" else integer(row)), None

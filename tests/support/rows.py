@@ -141,6 +141,21 @@ def layer_norm_product(m: int = 3, n: int = 11, e: int = 4) -> Expr:
     return (z * Tensor("w", (N, E), f16)).sum(N)
 
 
+def layer_norm_gain(m: int = 3, n: int = 11, e: int = 4) -> Expr:
+    """With a gain on what is normalised, and the matrix on the left."""
+    M, N, E = Axis.many(m=m, n=n, e=e)
+    x = Tensor("x", (M, N), f16).expr
+    y = x - x.sum(N) / n
+    z = y / sqrt((y * y).sum(N) / n + 1e-5) * Tensor("gain", (N,), f16)
+    return (Tensor("w", (N, E), f16) * z).sum(N)
+
+
+def covariance(m: int = 3, n: int = 11) -> Expr:
+    M, N, x = _rows(m, n)
+    z = Tensor("z", (M, N), f32)
+    return ((x - x.sum(N) / n) * (z - z.sum(N) / n)).sum(N) / n
+
+
 def rms_product(m: int = 3, n: int = 11, e: int = 4) -> Expr:
     M, N, E = Axis.many(m=m, n=n, e=e)
     x = Tensor("x", (M, N), f16).expr
