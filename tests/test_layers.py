@@ -70,7 +70,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "realizations",
             "preconditions",
         ),
-        *("sharing", "packing", "turning", "arranging", "pinning", "scheduling"),
+        *("sharing", "packing", "joining", "turning", "arranging", "pinning", "scheduling"),
     ),
     ("codegen.",),
     ("simulator.", "runtime."),
