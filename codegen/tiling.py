@@ -22,6 +22,7 @@ from ..shapes import Shape as Sums
 from ..shapes import (
     free_base,
     inner_contraction,
+    monotone,
     multiple_of,
     reductions,
     riders,
@@ -31,7 +32,15 @@ from ..shapes import (
     stays_in_lanes,
     tiles_of,
 )
-from ..skipping import assume, end_of_columns, end_of_rows, heavy_last, is_static, part_of_fold
+from ..skipping import (
+    assume,
+    before_the_end,
+    end_of_columns,
+    end_of_rows,
+    heavy_last,
+    is_static,
+    part_of_fold,
+)
 from ..stages import Stage
 from ..terms import Chan, make, rewrite, subterms, variable
 from .atoms import atom
@@ -145,7 +154,8 @@ class _Writer:
         after = _Writer(stage, self.outer, self.outer, self.depth_steps, self.choices)
         after.names, after.old = self.names, {}
         after.inside[red] = self.old[channel]
-        ops = after.body()
+        held = before_the_end(stage)
+        ops = [changed(op, lambda expr: assume(expr, held)) for op in after.body()]
         after.old = after.new
         if after.inner.column_warps > 1:
             after.merge(ops)
@@ -310,7 +320,7 @@ class _Writer:
     def fold_rows(self, ops: list[Op], channel: Chan) -> None:
         monoid, target = monoid_of(channel), self.fresh("s")
         tile, folded = self.fresh("t"), self.fresh("r")
-        element, scale = _monotone(monoid, self.element(channel))
+        element, scale = monotone(monoid, self.element(channel))
         ops.append(Map(tile, "inner", element, identity(channel)))
         in_lanes = self.in_lanes(channel)
         ops.append((LaneFold if in_lanes else RowFold)(folded, monoid, tile))
@@ -325,7 +335,7 @@ class _Writer:
         """A base that moves only where it must, and what is kept relative to it along with it."""
         monoid, old, new = monoid_of(channel), self.old[channel], self.fresh("r")
         tile, part = self.fresh("t"), self.fresh("r")
-        element, scale = _monotone(monoid, self.element(channel))
+        element, scale = monotone(monoid, self.element(channel))
         ops.append(Map(tile, "inner", element, identity(channel)))
         ops.append(LaneFold(part, monoid, tile))
         whole: Any = scale * part if scale != 1.0 else part
@@ -381,14 +391,6 @@ class _Writer:
             start = moved
         self.new[other] = self.fresh("s")
         return self.new[other], start
-
-
-def _monotone(monoid: str, element: Any) -> tuple[Any, float]:
-    """An element as c * x where the fold may be taken of x and scaled once a row, and c.
-
-    A maximum commutes with a positive factor, and so it does with the factor's rounding.
-    """
-    return scaled(element) if monoid == "Max" else (element, 1.0)
 
 
 def _finite(base: Any) -> Any:
