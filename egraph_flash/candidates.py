@@ -251,5 +251,6 @@ def demand(stage: Stage, candidate: Candidate, choices: Choices) -> resources.De
         has_outer=bool(sums.outer),
         handoff=sums.hands_over,
         from_slots=any(each.depth for _, each in choices.stage),
+        has_after=stage.columns is not None,
         choices=choices,
     )

@@ -133,6 +133,16 @@ def test_tiles_of_any_shape_hold_a_part(name: str, geometry: tuple[int, str]) ->
     checked(expr, kernel)
 
 
+@pytest.mark.parametrize("geometry", ["w2x4/f1x32/k8", "w4x2/f2x64/k8", "w8x1/f1x128/k8"])
+@pytest.mark.parametrize("name", folded(M, N, D))
+def test_accumulators_of_any_atom_are_folded(name: str, geometry: str) -> None:
+    expr = folded(M, N, D, f32)[name]
+    pins = {**INSIDE, "REDUCE": "s128", "TILE@d": f"a:fma_f32/{geometry}"}
+    kernel = optimize(expr, "sm_90", pins)
+    assert in_columns(kernel)
+    checked(expr, kernel, 2e-5)
+
+
 @pytest.mark.parametrize("last", ["", "/last"])
 @pytest.mark.parametrize("name", ["cross-entropy", "index of the maximum", "entropy"])
 def test_parts_are_taken_up_in_either_launch(name: str, last: str) -> None:
@@ -257,6 +267,14 @@ def test_a_long_fold_of_products_is_cut_into_columns_unasked() -> None:
     again = optimize(expr, "sm_90", dict(kernel.schedule))
     assert again.schedule == kernel.schedule
     assert again.ptx == kernel.ptx
+
+
+@pytest.mark.parametrize("n", [1 << 14, 50257])
+@pytest.mark.parametrize("name", ["cross-entropy", "entropy"])
+def test_accumulators_stay_in_registers(name: str, n: int) -> None:
+    pins = {**INSIDE, "REDUCE": "s256", "TILE@d": tile("w2x4/f4x8/k2"), "EXP": "fold"}
+    kernel = optimize(folded(4096, n, 512)[name], "sm_90", pins)
+    assert [entry.spill_bytes for entry in kernel.assembly.entries] == [0, 0]
 
 
 @pytest.mark.parametrize(
