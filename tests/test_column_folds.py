@@ -200,7 +200,7 @@ MOVES = {
     "w2x2/f2x8": ({"STAGE": "d0"}, {"STAGE": "d0", "GRID": "persistent"}),
     "w4x2/f1x8": ({"STAGE": "d2x2/tma/ring", "SLAB": "xor", "ROLES": "rotate", "DRAIN": "x4"},),
     "w1x2/f4x8": ({"STAGE": "d3/cp/ring", "SLAB": "pad16"}, {"STAGE": "d1/sync", "DRAIN": "x2"}),
-    "w8x2/f1x8": (
+    "w4x2/f2x8": (
         {"STAGE": "d2/tma/ring", "ROLES": "producer", "GRID": "persistent"},
         {"STAGE": "d2x2/cp/ring", "CACHE": "last"},
     ),
@@ -293,5 +293,5 @@ def test_what_no_block_holds_is_refused(pins: dict[str, str], why: str) -> None:
 def test_columns_that_a_call_counts_are_refused() -> None:
     m, d, n = Axis("m", M), Axis("d", D), Axis("n", "columns", hint=4096)
     s = (Tensor("hidden", (m, d), f16) * Tensor("weight", (n, d), f16)).sum(d)
-    with pytest.raises(ScheduleError, match="of known length; the nearest legal value is apart"):
+    with pytest.raises(ScheduleError, match="such parts; the nearest legal value is apart"):
         optimize(s.max(n), "sm_90", {**INSIDE, "REDUCE@n": "g4"})
