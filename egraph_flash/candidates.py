@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -53,6 +52,7 @@ class Candidate:
 
 
 ROW_WARPS, ROW_ATOMS = (1, 2, 4, 8), (1, 2, 4)
+COLUMN_WARPS = (1, 2, 4, 8)  # that share the columns of accumulators that a fold goes over
 FOLD_WARPS = (1, 4, 8, 16)  # warps along a fold that contracts nothing
 BLOCKS = {"tensor": (16, 32, 64, 128), "fma": (4, 8, 16)}
 COLUMN_ATOMS = {"map": (1, 2, 4, 8), "rows": (8, 16, 32)}  # of a tile that is only laid out
@@ -184,22 +184,22 @@ def _depth_choices(axis: Axis, kind: Atom, seeds: Sequence[Tile]) -> tuple[int, 
 
 
 def _column_choices(stage: Stage, kind: Atom, seeds: Sequence[Tile]) -> list[tuple[int, int]]:
-    """(column warps, column atoms) of the accumulators: all columns at once, or some powers."""
+    """(column warps, column atoms) of the accumulators: all columns at once, or some powers; the
+    fewest that hold all of them, where a fold goes over them."""
     sums, column = shape_of(stage), stage.roles.column
     if stage.fold is None or column is None or not sums.outer:
         return [(1, 1)]
     whole = max(-(-column.size // kind.columns), 1)
+    if stage.columns is not None:
+        held = {(warps, -(-whole // warps)) for warps in COLUMN_WARPS if warps <= whole}
+        return sorted(held | {(seed.column_warps, seed.column_atoms) for seed in seeds})
     atoms = {whole, *(n for n in (4, 8, 16) if n < whole and family(kind) == "tensor")}
     atoms |= {n for n in (32, 64) if n < whole and family(kind) == "fma"}
     atoms |= {seed.column_atoms for seed in seeds if seed.column_atoms <= whole}
-    asked = {(seed.column_warps, seed.column_atoms) for seed in seeds}
     warps = {1, *(seed.column_warps for seed in seeds)}
     if not sums.inner and not sums.plain and not sums.serial:
         warps |= {2, 4}
-    pairs = sorted(itertools.product(warps, atoms))
-    if stage.columns is None:
-        return pairs
-    return [pair for pair in pairs if whole <= math.prod(pair) < 2 * whole or pair in asked]
+    return sorted(itertools.product(warps, atoms))
 
 
 def _candidate(stage: Stage, inner: Tile, outer: Tile, steps: dict[Axis, int]) -> Candidate:
