@@ -304,24 +304,24 @@ def _cast(ctx: Context, term: Any, frame: Frame) -> Value:
 
 def _real(ctx: Context, term: Any, operands: tuple[Value, ...], frame: Frame) -> Value:
     """An operator on reals, with the conventions for absent elements where both may be absent."""
-    head = term.head
-    if head in ("Sub", "Div"):
-        left, right = (absence_of(child, ctx.absent) for child in term.args)
-        if head == "Sub" and (left & right & LOG or term.args[1] in ctx.upper):
-            return _guarded_difference(ctx, term.args[1], operands, frame)
-        if head == "Div" and left & right & ZERO:
-            return _guarded_quotient(ctx, operands, frame)
+    head, kinds = term.head, [absence_of(child, ctx.absent) for child in term.args]
+    both = kinds[0] & kinds[-1]
+    if head == "Sub" and (both & LOG or term.args[1] in ctx.upper):
+        return _guarded_difference(ctx, term.args[1], operands, frame)
+    if head == "Div" and both & ZERO:
+        return _guarded_quotient(ctx, operands, frame)
     if head == "Add":
         for place, other in ((0, 1), (1, 0)):
-            absent = absence_of(term.args[place], ctx.absent) & LOG
-            if absent and may_be_infinite(ctx, term.args[other]):
+            if kinds[place] & LOG and may_be_infinite(ctx, term.args[other]):
                 total = emit_each(ctx, REAL["Add"], operands, frame, "f32")
                 return _minus_infinity_of(ctx, operands[place], total, frame)
     if head == "Mul":
         for zero, other in ((0, 1), (1, 0)):
-            absent = absence_of(term.args[zero], ctx.absent) & ZERO
-            if absent and spoils_zero(ctx, term.args[other]):
+            if kinds[zero] & ZERO and spoils_zero(ctx, term.args[other]):
                 return _guarded_product(ctx, operands, zero, frame)
+        for lost, other in ((0, 1), (1, 0)):
+            if kinds[lost] & LOG and not (operands[other].is_constant and operands[other].words[0]):
+                return _annihilated(ctx, operands, lost, frame)
     return emit_each(ctx, REAL[head], operands, frame, "f32")
 
 
@@ -373,6 +373,17 @@ def _guarded_product(ctx: Context, operands: tuple[Value, ...], zero: int, frame
         frame,
         "f32",
     )
+
+
+def _annihilated(ctx: Context, operands: tuple[Value, ...], lost: int, frame: Frame) -> Value:
+    """a * b with -inf * 0 = 0, where the operand numbered `lost` may be an absent -inf."""
+
+    def emit(b: Any, x: Any, y: Any) -> Any:
+        gone = b.op("setp_eq_f32", register_of(ctx, x), -INF)
+        both = b.op("and_pred", gone, b.op("setp_eq_f32", register_of(ctx, y), 0.0))
+        return b.op("selp_f32", 0.0, REAL["Mul"](b, x, y), both)
+
+    return emit_each(ctx, emit, (operands[lost], operands[1 - lost]), frame, "f32")
 
 
 def _guarded_quotient(ctx: Context, operands: tuple[Value, ...], frame: Frame) -> Value:

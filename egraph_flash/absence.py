@@ -134,7 +134,9 @@ def absence_of(term: Any, known: Mapping[Any, Kinds]) -> Kinds:
         empty = identity_kinds(MONOIDS[monoid].identity)
         return folded_kinds(monoid, below[0]) | (empty if _may_be_empty(term.args[1]) else NOWHERE)
     if head == "Get":
-        return frozenset().union(LOG | ZERO if _folds_nothing(term) else NOWHERE, *below)
+        found = frozenset().union(LOG | ZERO if _folds_nothing(term) else NOWHERE, *below)
+        vanishes = term.args[1].head == "Tw" and found & LOG  # with its base
+        return found | ZERO if vanishes else found
     return _RESULT[head](*below) if head in _RESULT else NOWHERE
 
 

@@ -7,6 +7,7 @@ and the cheapest one is taken.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -129,9 +130,10 @@ class Arranger:
         axes = dict.fromkeys(a for root in plain.roots for a in passes_over(root.expr))
         pinned = self.reduces(tuple(axes), stages)
         seen = set()
-        for waves in (0, *WAVES):
-            splits = {axis: self.splits(axis, stages, waves) for axis in axes}
+        for waves, even in ((0, True), *itertools.product(WAVES, (False, True))):
+            splits = {axis: self.splits(axis, stages, waves, even) for axis in axes}
             reduces = {axis: pinned.get(axis, Reduce(count)) for axis, count in splits.items()}
+            reduces = self.compatible(plain, reduces)
             if tuple(reduces.values()) not in seen:
                 seen.add(tuple(reduces.values()))
                 yield _shared(plain, reduces, set(pinned))
@@ -163,14 +165,41 @@ class Arranger:
             found |= {axis: value for axis in taking if at or axis not in found}
         return found
 
-    def splits(self, axis: Axis, stages: Sequence[Stage], waves: int) -> int:
-        """How many splits give each SM so many blocks, at most; 1 where the plan does without."""
+    def compatible(self, plain: Arrangement, reduces: dict[Axis, Reduce]) -> dict[Axis, Reduce]:
+        """The splits without those that only go alone.
+
+        Parts of an inner fold go through memory and so have a value for each element of an outer
+        one, past the end of its last part too. Inner splits are given up first; a pin that names
+        its axis stands.
+        """
+        roots = plain.roots
+        cuts: list[Axis] = []
+        for axis, value in reduces.items():
+            cut = _cut(axis, value)
+            if cut is None:
+                continue
+            refusal = _refusal(axis, value, self.stages(replace(plain, roots=roots)))
+            if refusal is not None:
+                loose = [a for a in (*cuts, axis) if f"REDUCE@{a.name}" not in self.pins]
+                if not loose:
+                    raise ScheduleError(f"pin REDUCE@{axis.name}={value}: {refusal}")
+                return self.compatible(plain, {**reduces, loose[0]: Reduce(1)})
+            cuts.append(axis)
+            roots = _cut_at(roots, cut)
+        return reduces
+
+    def splits(self, axis: Axis, stages: Sequence[Stage], waves: int, even: bool) -> int:
+        """How many splits give each SM so many blocks, at most; 1 where the plan does without.
+
+        `even`: of splits of one length, whose ends no copy has to stop at.
+        """
         blocks = min((_blocks(each) for each in stages if each.fold is axis), default=math.inf)
         if not waves or blocks >= self.machine.sms:
             return 1
         most = min(waves * self.machine.sms // int(blocks), axis.size // LEAST)
         counts = range(most, 1, -1)
-        return next((n for n in counts if _is_legal(axis, Reduce(n), stages)), 1)
+        legal = (n for n in counts if _is_legal(axis, Reduce(n), stages))
+        return next((n for n in legal if not even or _leaves_no_rest(axis, Reduce(n))), 1)
 
     def is_turned(self, axis: Axis, size: int, stages: Sequence[Stage]) -> bool:
         """Whether parts of that size are worth a try as columns of accumulators."""
@@ -190,7 +219,7 @@ def _shared(
         cut = _cut(axis, value)
         if cut is not None:
             before = _passes(roots)
-            roots = tuple(replace(root, expr=shared(root.expr, cut)) for root in roots)
+            roots = _cut_at(roots, cut)
             parts[axis] = cut.part
             taken_up |= _passes(roots) - before - {cut.part} if value.last else set()
     return replace(plain, roots=roots, knobs=knobs, parts=parts, taken_up=frozenset(taken_up))
@@ -198,6 +227,10 @@ def _shared(
 
 def _passes(roots: Sequence[Root]) -> set[Axis]:
     return {axis for root in roots for axis in passes_over(root.expr)}
+
+
+def _cut_at(roots: tuple[Root, ...], cut: Cut) -> tuple[Root, ...]:
+    return tuple(replace(root, expr=shared(root.expr, cut)) for root in roots)
 
 
 def _cut(axis: Axis, value: Reduce) -> Cut | None:

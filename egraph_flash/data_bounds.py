@@ -20,7 +20,7 @@ from .terms import make, subterms
 
 def checks_of(stages: Sequence[Stage]) -> tuple[Check, ...]:
     """Every index that data or a call's lengths decide lies in its array, and every length that
-    data gives is one."""
+    data gives is one, no longer than its axis."""
     return tuple(dict.fromkeys(check for stage in stages for check in _checks(stage)))
 
 
@@ -28,9 +28,12 @@ def _checks(stage: Stage) -> Iterator[Check]:
     fold, row = stage.roles.fold, stage.roles.row
     bound = extent_of_fold(stage).bound if fold is not None else None
     ends = {fold: bound, row: end_of_rows(stage)}
-    for end in ends.values():
-        for length in _lengths(end) if end is not None else ():
-            yield Check("a length", text(length), None, text(lift(1.0)))
+    for axis, end in ends.items():
+        if axis is None or end is None:
+            continue
+        most = text(lift(axis.length + 1.0))
+        for length in _lengths(end):
+            yield Check(f"a length along {axis.name}", text(length), most, text(lift(1.0)))
     terms = [lift_of(channel) for channel in closure(stage.channels)]
     for target in stage.targets:
         terms += [target.expr, *target.at, *([] if target.where is None else [target.where])]

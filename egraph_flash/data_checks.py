@@ -15,14 +15,14 @@ from .errors import InputError
 
 @dataclass(frozen=True)
 class Check:
-    """`term` lies in 0 … `end` - 1 (None: is no less than 0) wherever `where` holds; terms as text.
+    """`term` lies in 0 … `end` - 1 wherever `where` holds; terms as text.
 
     `what` says what the term is to people.
     """
 
     what: str
     term: str
-    end: str | None
+    end: str
     where: str
 
     def holds_for(self, arrays: Mapping[str, Array], lengths: Mapping[str, int]) -> None:
@@ -41,10 +41,10 @@ class Check:
             return
         place = tuple(int(i[0]) for i in np.nonzero(wrong)) if wrong.ndim else ()
         at = ", ".join(f"{axis} = {i}" for axis, i in zip(axes, place, strict=True))
-        wants = ">= 0" if self.end is None else f"0 to {int(most[place]) - 1}"
         place_text = f" at {at}" if at else ""
         raise InputError(
-            f"{self.what}: {pretty(term)} is {value[place]:g}{place_text}, wants {wants}"
+            f"{self.what}: {pretty(term)} is {value[place]:.0f}{place_text}, "
+            f"wants 0 to {int(most[place]) - 1}"
         )
 
 
@@ -52,8 +52,7 @@ class Check:
 def _parsed(check: Check) -> tuple[Any, Any, Any]:
     from .notation import parse
 
-    end = parse("(Num inf)") if check.end is None else parse(check.end)
-    return parse(check.term), end, parse(check.where)
+    return parse(check.term), parse(check.end), parse(check.where)
 
 
 def check_data(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -63,9 +63,24 @@ def evaluate(
         return _placed(expr, arrays, lengths or {})
     axes = expr.axes
     term: Expr = expr.expr
-    value = Evaluator(term, arrays, at or {}, lengths or {}).value(term)
+    folded = {axis.name for axis in _folded(term)}
+    within = {name: indices for name, indices in (at or {}).items() if name not in folded}
+    value = Evaluator(term, arrays, within, lengths or {}).value(term)
     wanted = tuple(axis for axis in axes if axis in value.axes)
-    return spread(value.array, value.axes, wanted)
+    found = spread(value.array, value.axes, wanted)
+    for place, axis in enumerate(wanted):
+        if axis.name in folded & set(at or {}):
+            found = found.take(list((at or {})[axis.name]), axis=place)
+    return found
+
+
+def _folded(term: Any) -> Iterator[Any]:
+    """The axes that something in a term is folded over, of which all elements are needed."""
+    for node in subterms(term):
+        if node.head == "Red":
+            yield node.args[1].root
+        elif node.head == "Fold":
+            yield node.args[0].root
 
 
 def _placed(output: Output, arrays: Mapping[str, Array], lengths: Mapping[str, int]) -> Array:

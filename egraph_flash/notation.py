@@ -81,7 +81,8 @@ def _parse(tokens: list[str], at: int, variables: dict[str, str]) -> tuple[Any, 
     if head in ("vec-of", "set-of", "vec-empty", "set-empty"):
         return tuple(args), at + 1
     if head not in HEADS or len(args) != len(HEADS[head].arguments):
-        raise ValueError(f"term text: unknown ({head} …) with {len(args)} arguments")
+        known = "" if args else f"; the monoids are {', '.join(MONOIDS)}"
+        raise ValueError(f"term text: unknown ({head} …) with {len(args)} arguments{known}")
     return make(head, *args), at + 1
 
 

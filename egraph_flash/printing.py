@@ -26,18 +26,19 @@ def table(
 ) -> None:
     """A table on stdout: the first columns, which hold words, on the left, numbers on the right."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table as RichTable
 
-    made = RichTable(title=title, title_justify="left", title_style="bold", highlight=False)
+    made = RichTable(title=escape(title), title_justify="left", title_style="bold", highlight=False)
     for number, column in enumerate(columns):
         made.add_column(
-            column,
+            escape(column),
             justify="left" if number < words else "right",
             overflow="fold",
             no_wrap=not number,
         )
     for row in rows:
-        made.add_row(*(cell if isinstance(cell, str) else f"{cell:,}" for cell in row))
+        made.add_row(*(escape(cell) if isinstance(cell, str) else f"{cell:,}" for cell in row))
     console = Console()
     if not console.is_terminal:
         console = Console(width=FILE_WIDTH)

@@ -1,93 +1,139 @@
-"""What the laws make of naive definitions: one pass each, and the carrier that it folds.
+"""What the laws make of naive definitions: how few passes, and the carrier that each one folds.
 
     python examples/carriers.py
-    egraph-flash compile examples/carriers.py:entropy --emit derivation
+    python examples/carriers.py --readme     # the same as the README's table
+    egraph-flash compile examples/workloads.py:entropy --emit derivation
 
-Nobody named these reductions to the compiler. A channel `Scale[m] v` is a sum of v exp(s) kept
-relative to the maximum m; `Affine[m, t]` one of s exp(s), `Shift[n, s]` one of squares about the
-mean, `Spread[m, t, s]` one of such squares times exp(s), and `Center[n, s, r]` one of products with
-what is centred. `SelectMax[m] v` is the maximum of v where s is m.
+A channel `Scale[m] v` is a sum of v exp(s) kept relative to the maximum m; `Affine[m, t]` one of
+s exp(s), `Shift[n, s]` one of squares about the mean, and `Spread[m, t, s]` one of such squares
+times exp(s). `SelectMax[m] v` is the maximum of v where s is m. µs beside others' are measured, and
+stand in docs/workloads.json where they were.
 """
 
 from __future__ import annotations
 
-from egraph_flash import (
-    Axis,
-    Expr,
-    Tensor,
-    argmax,
-    exp,
-    f16,
-    f32,
-    i32,
-    log,
-    optimize,
-    softmax,
-    sqrt,
-    where,
-)
-from egraph_flash.carriers import channels_of
+import json
+import math
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from egraph_flash import optimize
 from egraph_flash.checking import compare, seeded_inputs
+from egraph_flash.kernel import Kernel
+from egraph_flash.listing import listing
 from egraph_flash.loading import load
-from egraph_flash.notation import pretty
 from egraph_flash.printing import table
-from egraph_flash.terms import subterms
 
-m, n, d, e = Axis.many(m=32, n=1000, d=64, e=64)
-x, label = Tensor("x", (m, n), f32).expr, Tensor("label", (m,), i32)
-p = softmax(x, n)
-centred = x - x.sum(n) / n.size
-
-log_sum_exp = log(exp(x).sum(n))
-entropy = -(p * log(p)).sum(n)
-collision = (p * p).sum(n)
-cross_entropy = -(where(label.expr == n.index, 1.0, 0.0) * log(p)).sum(n)
-largest = argmax(x, n)
-value = Tensor("value", (m, n), f32)
-apart = value - (p * value).sum(n)
-softmax_variance = (p * (apart * apart)).sum(n)
-variance = (centred * centred).sum(n) / n.size
-layer_norm = centred / sqrt(variance + 1e-5)
-
-row, column = Axis("row", 64), Axis("column", 64)
-hidden, weight = Tensor("hidden", (row, n), f16).expr, Tensor("weight", (n, column), f16)
-norm = sqrt((hidden * hidden).sum(n) / n.size + 1e-6)
-rms_norm_product = (hidden / norm * weight).sum(n).cast(f32)
-off = hidden - hidden.sum(n) / n.size
-deviation = sqrt((off * off).sum(n) / n.size + 1e-5)
-layer_norm_product = ((off / deviation * weight).sum(n) * n.size**-0.5).cast(f32)
-
-INPUTS = {
-    "cross_entropy": lambda rng: {
-        "x": rng.standard_normal((32, 1000)).astype("float32"),
-        "label": rng.integers(0, 1000, 32).astype("int32"),
-    }
-}
-NAMES = (
-    *("log_sum_exp", "entropy", "collision", "cross_entropy"),
-    *("largest", "softmax_variance", "variance", "layer_norm"),
-    *("rms_norm_product", "layer_norm_product"),
-)
+WORKLOADS = Path(__file__).parent / "workloads.py"
+README = Path(__file__).parent.parent / "README.md"
+MEASURED = README.parent / "docs" / "workloads.json"
+COLUMNS = ("workload", "carrier", "passes", "kernels", "laws", "max error")
+BEGIN, END = "<!-- python examples/carriers.py --readme -->\n", "<!-- end -->\n"
 
 
-def channels(term: Expr) -> str:
-    """The channels of the one fold of a term."""
-    (state,) = {node.args[0] for node in subterms(term) if node.head == "Get"}
-    return "; ".join(pretty(channel) for channel in channels_of(state))
+@dataclass(frozen=True)
+class Row:
+    """What one workload comes to; `error` is the largest from float64, of the largest output."""
+
+    name: str
+    says: str
+    carriers: tuple[str, ...]
+    naive_passes: int
+    passes: int
+    kernels: int
+    laws: tuple[str, ...]
+    error: float
+
+    @property
+    def bound(self) -> str:
+        """The next power of ten, so that it doesn't change with every instruction."""
+        return f"1e{math.ceil(math.log10(self.error))}" if self.error else "0"
+
+    def cells(self) -> tuple[str, ...]:
+        passes = f"{self.naive_passes} → {self.passes}"
+        laws = ", ".join(self.laws) or "none"
+        return self.says, "\n".join(self.carriers), passes, str(self.kernels), laws, self.bound
 
 
-def main() -> None:
-    rows = []
-    for name in NAMES:
-        loaded = load(f"{__file__}:{name}")
-        kernel = optimize(loaded.expression, "sm_120", name=name)
+def derived() -> Iterator[Row]:
+    """Each workload compiled for sm_120 at its small extents, and run there by the simulator."""
+    for name, workload in load(f"{WORKLOADS}:attention").module.WORKLOADS.items():
+        loaded = load(f"{WORKLOADS}:{name}")
+        kernel: Kernel = optimize(loaded.expression, "sm_120", name=name)
         arrays = seeded_inputs(loaded, kernel, seed=1)
-        ((_, error),) = compare(loaded, kernel, arrays, kernel.run(backend="sim", **arrays))
-        naive = kernel.derivation.steps[0].passes
-        rows.append((name, channels(kernel.term), naive, kernel.passes, f"{error.max_abs:.0e}"))
-    columns = ["expression", "carrier", "naive passes", "passes", "max |error|"]
-    table("derived for sm_120, simulated", columns, rows, words=2)
+        result = kernel.run(backend="sim", **arrays)
+        largest = [
+            np.abs(each).max() for each in (result if len(kernel.outputs) > 1 else (result,))
+        ]
+        errors = compare(loaded, kernel, arrays, result)
+        steps = kernel.derivation.steps
+        yield Row(
+            name,
+            workload.says,
+            carriers(kernel),
+            steps[0].passes,
+            kernel.passes,
+            len(kernel.plan.launches),
+            tuple(dict.fromkeys(step.law_family for step in steps if step.laws)),
+            max(error.max_abs / most for (_, error), most in zip(errors, largest, strict=True)),
+        )
+
+
+def carriers(kernel: Kernel) -> tuple[str, ...]:
+    """The channels of each fold, after what they name: `a = label[m] == n`."""
+    lines = listing(*kernel.terms).splitlines()
+    last = max(place for place, line in enumerate(lines) if " = fold " in line)
+    shown = [re.sub(r" = fold [^{]*", " = ", line) for line in lines[: last + 1]]
+    return (*shown[:-1], shown[-1].partition(" = ")[2])
+
+
+# ---- the README's table --------------------------------------------------------------------------
+
+
+def markdown(rows: list[Row], measured: dict[str, Any]) -> str:
+    """The table as the README has it, with µs where `measured` (docs/workloads.json) has them."""
+    columns = [*COLUMNS, *(["µs", "beside"] if measured else [])]
+    lines = [columns, ["---"] * 2 + ["--:"] * 2 + ["---"] * (len(columns) - 4)]
+    for row in rows:
+        says, _, *others = row.cells()
+        folds = "<br>".join(f"`{line.replace('|', chr(92) + '|')}`" for line in row.carriers)
+        cells = [says, folds, *others]
+        if measured:
+            found = measured["rows"].get(row.name, {})
+            peers = found.get("peers", {}).items()
+            cells += [
+                f"{found['us']:.1f}" if "us" in found else "",
+                ", ".join(f"{peer} {time_us:.1f}" for peer, time_us in peers),
+            ]
+        lines.append(cells)
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def measurements() -> dict[str, Any]:
+    """`{"rows": {name: {"us": time, "peers": {who: time}}}}` as benchmarks leave it, or nothing."""
+    found: dict[str, Any] = json.loads(MEASURED.read_text()) if MEASURED.exists() else {}
+    return found
+
+
+def within(readme: str, table: str) -> str:
+    """The README with that table between its marks."""
+    before, rest = readme.split(BEGIN)
+    return f"{before}{BEGIN}\n{table}\n{END}{rest.split(END, 1)[1]}"
+
+
+def main(*arguments: str) -> None:
+    rows = list(derived())
+    if "--readme" in arguments:
+        README.write_text(within(README.read_text(), markdown(rows, measurements())))
+        return
+    table("derived for sm_120, simulated", COLUMNS, [row.cells() for row in rows], words=2)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

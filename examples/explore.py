@@ -1,7 +1,7 @@
 """How many ways to compute an expression its e-graph holds, which carriers, and at what cost.
 
     python examples/explore.py
-    python examples/explore.py examples/carriers.py:entropy --members 500 --plot entropy.png
+    python examples/explore.py examples/workloads.py:entropy --members 500 --plot entropy.png
 
 Shows how many terms the laws made of the one that was written; the carriers of each axis; the chain
 from the naive term to the chosen one, as a tree of their passes; and what a random sample of the

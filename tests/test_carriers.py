@@ -25,10 +25,14 @@ from egraph_flash.carriers import (
 from egraph_flash.combination import derive
 from egraph_flash.evaluation import Merge, Value
 from egraph_flash.expressions import lift
+from egraph_flash.extraction import extract
+from egraph_flash.machines import machine
 from egraph_flash.representations import REPRESENTATIONS
+from egraph_flash.shaping import flat_folds
 from egraph_flash.terms import make, variable
-from tests.support.rationals import ABSENT, exact
+from tests.support.rationals import ABSENT, Exact, exactly
 from tests.support.sums import assert_same_sums
+from tests.support.workloads import WORKLOADS
 
 State = dict[Any, Any]
 
@@ -86,7 +90,7 @@ def _state(draw: st.DrawFn, carrier: tuple[Any, ...]) -> State:
             base = bases_of(channel)[0]
             absent = values[base] == (ABSENT if monoid_of(base) == "Max" else 0)
             drawn = draw(_weight if channel is _weights else _dyadic)
-            values[channel] = _exact(identity(channel)) if absent else drawn
+            values[channel] = exactly(identity(channel)) if absent else drawn
         elif monoid_of(channel) == "Max":
             values[channel] = ABSENT if gone else Fraction(draw(st.integers(-40, 40)))
         elif channel is _count:
@@ -94,25 +98,6 @@ def _state(draw: st.DrawFn, carrier: tuple[Any, ...]) -> State:
         else:
             values[channel] = Fraction(0) if gone else draw(_dyadic)
     return values
-
-
-def _exact(number: float) -> Any:
-    return ABSENT if number == -np.inf else Fraction(number)
-
-
-class Exact:
-    """The combine of a carrier over fractions."""
-
-    def __init__(self, carrier: tuple[Any, ...]) -> None:
-        channels = closure(carrier)
-        self.left = {c: variable("Expr", f"l{i}") for i, c in enumerate(channels)}
-        self.right = {c: variable("Expr", f"r{i}") for i, c in enumerate(channels)}
-        self.terms = combine(channels, self.left, self.right)
-        self.identity = {c: _exact(identity(c)) for c in channels}
-
-    def __call__(self, a: State, b: State) -> State:
-        values = {self.left[c]: a[c] for c in a} | {self.right[c]: b[c] for c in b}
-        return {c: exact(term, values) for c, term in self.terms.items()}
 
 
 @pytest.mark.parametrize("name", CARRIERS)
@@ -138,6 +123,68 @@ def test_the_exact_test_would_notice_a_forgotten_rescale() -> None:
     assert plus(a, b)[top] == 4
     honest = Exact(CARRIERS["weighted sums"])
     assert plus(a, b)[one] != honest(a, b)[one]
+
+
+# ---- those that workloads come to ----------------------------------------------------------------
+
+
+def found_by(name: str) -> list[tuple[Any, ...]]:
+    """The carriers of a workload's folds, bases first."""
+    made = WORKLOADS[name]()
+    roots = made if isinstance(made, tuple) else (made,)
+    found = extract(roots, machine("sm_90"), {"PLACE": "fold=fuse"})
+    return [closure(channels_of(state)) for state in flat_folds(found.roots)]
+
+
+@st.composite
+def _reached(draw: st.DrawFn, plus: Exact) -> State:
+    """What up to three elements fold to; a lift that is no number may be any."""
+    state = plus.identity
+    for _ in range(draw(st.integers(0, 3))):
+        lifts = {channel: lift_of(channel) for channel in plus.identity}
+        element = {
+            channel: Fraction(lift.args[0])
+            if lift.head == "Num"
+            else draw(st.integers(-9, 9).map(Fraction) if monoid_of(channel) == "Max" else _dyadic)
+            for channel, lift in lifts.items()
+        }
+        state = plus(state, {c: _positive(c, v, plus.identity) for c, v in element.items()})
+    return state
+
+
+def _positive(channel: Any, value: Fraction, carrier: State) -> Fraction:
+    """The value, larger than 0 where the mean of another channel is taken by it."""
+    divides = any(
+        each.args[0].args == ("Shift",) and bases_of(each)[0] is channel
+        for each in carrier
+        if is_twisted(each)
+    )
+    return abs(value) + Fraction(1, 2) if divides and value <= 0 else value
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_what_a_workload_folds_is_a_commutative_monoid(name: str) -> None:
+    """Associativity, identity and commutativity, to the last digit, of every fold's state."""
+    carriers = found_by(name)
+    assert carriers
+
+    @given(data=st.data())
+    @settings(max_examples=20, deadline=None)
+    def check(data: st.DataObject) -> None:
+        for carrier in carriers:
+            plus = Exact(carrier)
+            a, b, c = (data.draw(_reached(plus)) for _ in range(3))
+            assert plus(plus(a, b), c) == plus(a, plus(b, c))
+            assert plus(a, plus.identity) == a == plus(plus.identity, a)
+            assert plus(a, b) == plus(b, a)
+
+    check()
+
+
+def test_workloads_come_to_every_representation() -> None:
+    names = ("attention", "entropy", "mean_variance")
+    channels = [c for name in names for carrier in found_by(name) for c in carrier]
+    assert {c.args[0].args[0] for c in channels if is_twisted(c)} == {"Scale", "Affine", "Shift"}
 
 
 # ---- floats --------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from egraph_flash import pipeline
 from egraph_flash.cli import main
 from egraph_flash.errors import EgraphFlashError, ScheduleError
 from egraph_flash.kernel import Kernel
+from egraph_flash.printing import table
 from egraph_flash.runtime import device
 from tests.support import doubling, fake_simulator
 from tests.support.fake_cuda import FakeDriver
@@ -326,3 +327,11 @@ def test_importing_the_package_stays_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_tables_show_brackets_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """An index is no markup."""
+    table("all of x[m]", ["E[x]", "count"], [("max x[m, n]", 3), ("Scale[bold] 1", 4)])
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in ("all of x[m]", "E[x]", "max x[m, n]"))
+    assert "Scale[bold] 1" in shown

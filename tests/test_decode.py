@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from egraph_flash import Axis, Tensor, evaluate, f16, f32, inf, optimize, softmax, where
 from egraph_flash.dtypes import Array, i32
+from egraph_flash.errors import InputError
 from egraph_flash.masks import causal
 from tests.support.fresh import fresh_rng
 
@@ -64,6 +66,67 @@ def test_new_rows_see_what_there_is(cache: Cache, rows: int, pins: dict[str, str
     wanted = evaluate(cache.expression(rows), arrays)
     assert not np.isnan(wanted).any()
     assert np.abs(out - wanted).max() < 2e-3
+
+
+def counted() -> Any:
+    """One row a sequence, which sees the first `count` of a cache in pages."""
+    b, h, n, d, e = Axis.many(b=BATCH, h=HEADS, n=SIZE, d=DEPTH, e=DEPTH)
+    scores = (Tensor("q", (b, h, d), f16) * Cache(True).read("k", b, h, n, d)).sum(d)
+    scores = where(n.index < Tensor("count", (b,), i32)[b], scores * DEPTH**-0.5, -inf)
+    return (softmax(scores, n) * Cache(True).read("v", b, h, n, e)).sum(n)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "says"),
+    [
+        ("page", (1, 2), PAGES, f"index 0 of k: page[b, n // 16] is {PAGES} at b = 1, n = 32, "
+         f"wants 0 to {PAGES - 1}"),
+        ("page", (0, 0), -1, f"page[b, n // 16] is -1 at b = 0, n = 0, wants 0 to {PAGES - 1}"),
+        ("count", 2, SIZE + 1, f"a length along n: count[b] is {SIZE + 1} at b = 2, "
+         f"wants 0 to {SIZE}"),
+        ("count", 0, -3, f"a length along n: count[b] is -3 at b = 0, wants 0 to {SIZE}"),
+    ],
+)  # fmt: skip
+def test_pages_and_lengths_that_there_are_not(name: str, place: Any, value: int, says: str) -> None:
+    kernel = optimize(counted(), "sm_90", name="decode")
+    arrays = Cache(True).arrays(1, [SIZE, 77, 100], fresh_rng())
+    arrays["q"] = arrays["q"][:, 0]
+    kernel.check(**arrays)
+    arrays[name][place] = value
+    for call in (lambda: kernel.check(**arrays), lambda: kernel.run(backend="sim", **arrays)):
+        with pytest.raises(InputError, match=re.escape(says)):
+            call()
+
+
+def test_pages_past_a_length_may_be_any() -> None:
+    """What no sequence has yet is not looked up: tables are often filled with -1."""
+    arrays = Cache(True).arrays(1, [33, 1, 100], fresh_rng())
+    arrays["q"] = arrays["q"][:, 0]
+    for sequence, count in enumerate(arrays["count"]):
+        arrays["page"][sequence, -(-count // PAGE) :] = -1
+    kernel = optimize(counted(), "sm_90")
+    out = np.asarray(kernel.run(backend="sim", **arrays))
+    filled = np.where(arrays["page"] < 0, 0, arrays["page"]).astype(np.int32)
+    wanted = evaluate(counted(), {**arrays, "page": filled})
+    assert not np.isnan(wanted).any()
+    assert np.abs(out - wanted).max() < 2e-3
+
+
+def test_a_length_past_an_open_cache() -> None:
+    b, m, d, e = Axis.many(b=2, m=4, d=16, e=16)
+    n = Axis("n", "size", hint=64)
+    k, v = Tensor("k", (b, n, d), f16), Tensor("v", (b, n, e), f16)
+    seen = n.index < Tensor("count", (b,), i32)[b]
+    scores = where(seen, (Tensor("q", (b, m, d), f16) * k).sum(d), -inf)
+    kernel = optimize((softmax(scores, n) * v).sum(n), "sm_90", name="open")
+    arrays = {"q": np.ones((2, 4, 16), np.float16), "count": np.array([30, 31], np.int32)}
+    arrays |= {x: np.ones((2, 30, 16), np.float16) for x in "kv"}
+    says = "open: a length along n: count[b] is 31 at b = 1, wants 0 to 30"
+    with pytest.raises(InputError, match=re.escape(says)):
+        kernel.run(backend="sim", **arrays)
+    says = "length 'size' is 40 as given and 30 by axis 'n' of input 'k'"
+    with pytest.raises(InputError, match=re.escape(says)):
+        kernel.run(backend="sim", size=40, **arrays)
 
 
 def test_pages_are_the_same_as_a_cache_in_one_piece() -> None:

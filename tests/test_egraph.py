@@ -135,7 +135,7 @@ for name in sys.argv[1:]:
 
 def _run(hash_seed: str) -> str:
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": "."}
-    names = ["attention_causal", "entropy", "layer_norm_product", "two_outputs"]
+    names = ["attention_causal", "entropy", "layer_norm_matmul", "two_outputs"]
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, *names],
         env=environment,

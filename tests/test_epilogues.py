@@ -116,8 +116,8 @@ def test_where_nothing_follows_the_pin_is_refused(pin: str) -> None:
 # ---- warps along a fold --------------------------------------------------------------------------
 
 FOLDS = (
-    *("log_sum_exp", "log_sum_exp_masked", "cross_entropy", "cross_entropy_log", "entropy"),
-    *("collision", "variance", "weighted_spread", "row_softmax", "layer_norm"),
+    *("log_sum_exp", "log_sum_exp_masked", "cross_entropy", "cross_entropy_picked", "entropy"),
+    *("collision", "variance", "weighted_spread", "row_softmax", "layer_norm", "best"),
 )
 
 

@@ -11,6 +11,7 @@ from egraph_flash import Axis, Tensor, bf16, evaluate, exp, f16, f32, i32, inf, 
 from egraph_flash.dtypes import encode_bf16
 from egraph_flash.errors import InputError
 from egraph_flash.terms import make
+from tests.support.fresh import fresh_rng
 from tests.support.sums import assert_same_sums
 
 M, N, E = Axis.many(m=3, n=5, e=2)
@@ -239,3 +240,14 @@ def test_symbolic_lengths_must_agree() -> None:
     a, b = Tensor("a", (n,), f32), Tensor("b", (n,), f32)
     with pytest.raises(InputError, match="b: got shape"):
         evaluate(a + b, {"a": np.zeros(3), "b": np.zeros(4)})
+
+
+def test_a_fold_takes_all_of_an_axis_of_which_a_part_is_asked_for() -> None:
+    """A restriction is of the result: what is folded over the same axis needs every element."""
+    M, N = Axis.many(m=6, n=9)
+    x = Tensor("x", (M, N), f32).expr
+    arrays = {"x": fresh_rng().standard_normal((6, 9))}
+    whole = evaluate(softmax(x, N), arrays)
+    rows, columns = [1, 4], [0, 3, 8]
+    found = evaluate(softmax(x, N), arrays, at={"m": rows, "n": columns})
+    np.testing.assert_array_equal(found, whole[np.ix_(rows, columns)])

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from egraph_flash import optimize
+from egraph_flash import evaluate, f16, optimize
 from egraph_flash.carriers import bases_of, channels_of, is_twisted, lift_of
 from egraph_flash.checking import compare, seeded_inputs
 from egraph_flash.loading import load, read_arrays
 from egraph_flash.terms import subterms
+from examples import carriers, cross_entropy, online_softmax, welford
+from examples.workloads import WORKLOADS
+from tests.support.fresh import fresh_rng
 
 FOLDER = Path(__file__).parent.parent / "examples"
 FILE = FOLDER / "attention.py"
@@ -69,17 +73,98 @@ def test_pages_of_a_cache_are_found() -> None:
     assert error.max_abs < 2e-3
 
 
-def test_carriers_are_those_of_one_pass(capsys: pytest.CaptureFixture[str]) -> None:
-    """As printed: each expression, its passes as written and as derived, and its error."""
-    from examples import carriers
+def cells(shown: str) -> list[list[str]]:
+    """The rows of the tables that a script printed."""
+    lines = [line.split("│")[1:-1] for line in shown.splitlines() if line.startswith("│")]
+    return [[cell.strip() for cell in line] for line in lines]
 
-    carriers.main()
+
+def test_online_softmax_shows_how_states_combine(capsys: pytest.CaptureFixture[str]) -> None:
+    online_softmax.main()
     shown = capsys.readouterr().out
-    rows = [line.split("│")[1:-1] for line in shown.splitlines() if line.startswith("│")]
-    found = {cells[0].strip(): cells[2:] for cells in rows if cells[0].strip()}
-    assert set(found) == set(carriers.NAMES)
-    assert all(int(passes) == 1 for _, passes, _ in found.values())
-    assert all(float(error) < 2e-3 for *_, error in found.values())
+    assert "F = fold n {m: max x[m, n]; t: Scale[m] 1}" in shown
+    assert "t = exp(m1 - max(m1, m2)) * t1 + exp(m2 - max(m1, m2)) * t2" in shown
+    assert re.search(r"as written, in f32, inf; as derived, 100[5-9]\.\d+", shown)
+    assert float(re.findall(r"at most (\S+) off", shown)[-1]) < 2e-4
+
+
+def test_welford_keeps_its_digits(capsys: pytest.CaptureFixture[str]) -> None:
+    welford.main()
+    shown = capsys.readouterr().out
+    assert "count = count1 + count2" in shown
+    assert "{s1: Σ x[m, n]; s2: Σ 1; t: Shift[s2, s1] 0}" in shown
+    errors = {mean: (float(ours), float(theirs)) for mean, ours, theirs in cells(shown)}
+    assert errors["10,000"][0] < 1e-3 < 1.0 < errors["10,000"][1]
+    assert errors["0"][0] < 1e-6
+
+
+def test_cross_entropy_writes_no_logits(capsys: pytest.CaptureFixture[str]) -> None:
+    cross_entropy.main()
+    fused, cut = cells(capsys.readouterr().out)
+    assert fused[:4] == ["fold=fuse", "1", "1", "0"]
+    assert cut[0] == "fold=cut"
+    assert int(cut[3].replace(",", "")) >= 4 * 64 * 1000
+    assert all(float(row[-1]) < 1e-5 for row in (fused, cut))
+
+
+@pytest.mark.parametrize("name", [path.stem for path in FOLDER.glob("*.py")])
+def test_scripts_say_how_they_are_run(name: str) -> None:
+    """The first sentence says what one shows, and the commands below it name files that exist."""
+    text = (FOLDER / f"{name}.py").read_text()
+    said = ast.get_docstring(ast.parse(text)) or ""
+    assert said.partition("\n")[0].endswith((".", "`."))
+    for script in re.findall(r"python (examples/\w+\.py)", said):
+        assert (FOLDER.parent / script).exists()
+        assert 'if __name__ == "__main__":' in text
+    for spec in re.findall(r"(examples/\w+\.py:\w+)", said):
+        assert load(f"{FOLDER.parent / spec}").expression is not None
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[carriers.Row]:
+    return list(carriers.derived())
+
+
+def test_workloads_take_one_pass_each(rows: list[carriers.Row]) -> None:
+    assert [row.name for row in rows] == list(WORKLOADS)
+    assert {row.name: row.passes for row in rows if row.passes != 1} == {}
+    assert all(row.error < 1e-3 for row in rows)
+
+
+def test_the_table_is_the_one_in_the_readme(rows: list[carriers.Row]) -> None:
+    """All but what a GPU measured; `python examples/carriers.py --readme` writes it."""
+    readme = carriers.README.read_text()
+    assert carriers.within(readme, carriers.markdown(rows, carriers.measurements())) == readme
+
+
+def test_the_table_takes_what_was_measured(rows: list[carriers.Row]) -> None:
+    """µs of ours and of others where there are some, in a column more each."""
+    measured = {"rows": {"entropy": {"us": 12.34, "peers": {"torch": 56.78}}}}
+    lines = carriers.markdown(rows, measured).splitlines()
+    assert all(line.replace("\\|", "").count("|") == len(carriers.COLUMNS) + 3 for line in lines)
+    (found,) = (line for line in lines if line.startswith("| entropy"))
+    assert found.endswith("| 12.3 | torch 56.8 |")
+    assert lines[2].endswith("|  |  |")
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_workloads_are_right_at_the_table_s_extents(name: str) -> None:
+    """On inputs that are new each time, element by element."""
+    row = WORKLOADS[name]
+    outputs = row.outputs()
+    kernel = optimize(outputs if len(outputs) > 1 else outputs[0], "sm_120", name=name)
+    arrays = row.inputs(fresh_rng())
+    results = kernel.run(backend="sim", **arrays)
+    for spec, result, wanted in zip(
+        kernel.outputs,
+        results if len(outputs) > 1 else (results,),
+        evaluate(outputs, arrays),
+        strict=True,
+    ):
+        assert np.isfinite(wanted).all()
+        within = 4e-3 if spec.dtype is f16 else 2e-5
+        off = np.abs(spec.dtype.decode(result) - wanted)
+        assert (off <= within * max(1.0, np.abs(wanted).max())).all()
 
 
 def test_a_law_of_ones_own_saves_a_pass(capsys: pytest.CaptureFixture[str]) -> None:

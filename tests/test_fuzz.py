@@ -20,8 +20,8 @@ from egraph_flash.notation import text
 from tests.fuzz import __main__ as fuzzer
 from tests.fuzz import report, trials
 from tests.fuzz.cases import Case, build, read_case
-from tests.fuzz.drawing import drawn
-from tests.fuzz.draws import trials as any_trial
+from tests.fuzz.drawing import KINDS, drawn
+from tests.fuzz.folds import FOLDS
 from tests.fuzz.inputs import arrays
 from tests.fuzz.judging import judge
 from tests.fuzz.laying import AROUND, LAYS, fits, lay
@@ -90,6 +90,12 @@ FOUND = (
         read_case("h=5 g=1 m=9 n=17 d=48 e=80 steps=cap:50.0 mask=documents cast=f32 values=alike"),
         pins={"PLACE": "fold=cut"},
     ),
+    Trial(
+        read_case("m=11 n=57 d=48 mask=not(lt(at:n,num:24)) outputs=surprise values=peaked"),
+        pins={"TILE": "a:mma_m16n8k16_f16/w1x1/f1x4/k2"},
+    ),
+    Trial(read_case("dtype=f32 m=11 n=39 d=48 outputs=scaled open=n"), pins={"REDUCE": "g2"}),
+    Trial(read_case("dtype=bf16 m=5 n=30 d=40 outputs=probs+normed values=peaked")),
 )
 
 
@@ -108,7 +114,7 @@ def test_drawn_cases_are_right_on_a_gpu(seed: int) -> None:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(trial=any_trial())
+@given(trial=KINDS["all"])
 def test_what_repeats_a_case_reads_back_as_it(trial: Trial) -> None:
     """The same case, so the same expression to the last term; the same pins and inputs."""
     again = read_trial(str(trial))
@@ -212,6 +218,22 @@ def nudge(array: Any, by: float) -> None:
 def test_the_judge_notices(spoil: Spoil, says: str) -> None:
     found = judged(USUAL, spoil)
     assert re.match(says, found), found
+
+
+@pytest.mark.parametrize("fold", sorted(FOLDS))
+def test_the_judge_notices_what_a_fold_leaves_out(fold: str) -> None:
+    """A right result, and one without what the last of 24 elements holds."""
+
+    case = f"dtype=f32 h=1 g=1 m=5 n=24 source=x outputs={fold}"
+
+    def forget(result: Any) -> None:
+        made = build(read_case(case))
+        given = arrays(made, np.random.default_rng(3))
+        given["x"][..., -1] = 0.0
+        result[...] = optimize(made.expression, "sm_120").run(backend="sim", **given)
+
+    assert judged(case) == "None"
+    assert re.match(rf"{fold}: got .* at \(0, 0, ", judged(case, forget))
 
 
 def test_scores_too_large_to_be_told_are_not_judged() -> None:

@@ -267,3 +267,29 @@ NO_TENSOR: Any = DOCUMENTS.expr
 def test_wrong_use_is_refused(wrong: Any, says: str) -> None:
     with pytest.raises(ExpressionError, match=re.escape(says)):
         wrong()
+
+
+@pytest.mark.parametrize("first", [0, 24, 57])
+def test_a_factor_of_zero_keeps_nothing_of_what_is_masked(first: int) -> None:
+    """A pick of logarithms of which a mask leaves some: 0 times one that is masked is 0, of which
+    0 times an infinite input is not."""
+    rows, columns = Axis.many(rows=9, columns=57)
+    x, label = Tensor("x", (rows, columns), f32), Tensor("label", (rows,), i32)
+    seen = where(columns.index >= first, x, -inf)
+    picked = where(label.expr == columns.index, 1.0, 0.0) * log(softmax(seen, columns))
+    top = seen.max(columns)
+    kept = where(label.expr == columns.index, 1.0, 0.0) * (seen - top)
+    for expr in (picked.sum(columns), kept.sum(columns)):
+        kernel = optimize(expr, "sm_90")
+        rng = fresh_rng()
+        arrays = {
+            "x": rng.standard_normal((9, 57)).astype(np.float32),
+            "label": rng.integers(0, 57, 9).astype(np.int32),
+        }
+        arrays["label"][:3] = 0, 56, 24
+        wanted, out = evaluate(expr, arrays), kernel.run(backend="sim", **arrays)
+        assert not np.isnan(wanted).any()
+        np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-5)
+        arrays["x"][:, -1] = np.nan
+        wanted, out = evaluate(expr, arrays), kernel.run(backend="sim", **arrays)
+        np.testing.assert_array_equal(np.isnan(out), np.isnan(wanted))

@@ -94,6 +94,7 @@ def test_one_node_over_named_parts() -> None:
         ("(Num 1.0) x", "unexpected 'x'"),
         ("(Nope 1.0)", r"unknown \(Nope …\) with 1 arguments"),
         ("(Num 1.0 2.0)", r"unknown \(Num …\) with 2 arguments"),
+        ("(Red (Prod) k e)", r"unknown \(Prod …\) with 0 arguments; the monoids are Sum, Max"),
         ("(Exp e)", "unexpected 'e'"),
         ("", "ends too early"),
     ],

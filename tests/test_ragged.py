@@ -174,7 +174,10 @@ def test_a_longest_that_is_too_long_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("offsets", "says"),
     [
-        ([0, 9, 4, 12, 12, 20], "a length: offsets[s + 1] - offsets[s] is -5 at s = 1, wants >= 0"),
+        (
+            [0, 9, 4, 12, 12, 20],
+            "a length along n: offsets[s + 1] - offsets[s] is -5 at s = 1, wants 0 to 20",
+        ),
         ([0, 3, 4, 12, 12, 21], "offsets[s] + m is 20 at s = 4, m = 8, wants 0 to 19"),
         ([-2, 3, 4, 12, 12, 20], "offsets[s] + m is -2 at s = 0, m = 0, wants 0 to 19"),
     ],

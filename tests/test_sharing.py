@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from egraph_flash import Axis, Tensor, evaluate, exp, f16, f32, log, optimize, softmax
+from egraph_flash import Axis, Tensor, evaluate, exp, f16, f32, log, optimize, softmax, sqrt
 from egraph_flash.axes import size_of
 from egraph_flash.dtypes import DTYPES, Array
 from egraph_flash.errors import ScheduleError
@@ -159,6 +159,15 @@ def test_long_folds_of_few_rows_are_shared_unasked() -> None:
         assert again.ptx == kernel.ptx
 
 
+def test_splits_of_one_length_are_tried_too() -> None:
+    """170 SMs for 4 row tiles are 42 splits, with a rest in each that whole copies run into."""
+    rows, columns, long = Axis.many(m=64, n=64, k=1 << 16)
+    expr = (Tensor("a", (rows, long), f16) * Tensor("w", (long, columns), f16)).sum(long)
+    kernel = optimize(expr, "sm_120")
+    assert kernel.schedule["REDUCE@k"] == "g64"
+    assert kernel.cost.total_us < optimize(expr, "sm_120", {"REDUCE": "g1"}).cost.total_us / 4
+
+
 @pytest.mark.parametrize(
     ("pins", "told"),
     [
@@ -212,3 +221,19 @@ def test_a_count_that_leaves_no_rest_is_named() -> None:
 def test_values_of_passes_inside_want_parts_of_one_length() -> None:
     with pytest.raises(ScheduleError, match="equally long; the nearest legal value is g1"):
         optimize(WORKLOADS["block"](), "sm_90", {"REDUCE@k": "g2"})
+
+
+def test_an_inner_fold_and_an_outer_one_are_not_both_shared() -> None:
+    """The inner one's parts go through memory, also for elements past the outer one's end."""
+    rows, long, deep = Axis.many(m=11, n=39, d=48)
+    z = (Tensor("a", (rows, deep), f32) * Tensor("b", (long, deep), f32)).sum(deep)
+    expr = z / sqrt((z * z).sum(long) / 39 + 1e-6)
+    for pins, found in (
+        ({"REDUCE": "g2"}, {"REDUCE@d": "g1", "REDUCE@n": "g2"}),
+        ({"REDUCE@d": "g2", "REDUCE@n": "s13"}, {"REDUCE@d": "g2", "REDUCE@n": "s13"}),
+    ):
+        kernel = optimize(expr, "sm_90", pins)
+        assert {k: v for k, v in kernel.schedule.items() if k.startswith("REDUCE")} == found
+        checked(expr, kernel, 1e-5)
+    with pytest.raises(ScheduleError, match=r"pin REDUCE@n=g2: .* the nearest legal value is g1"):
+        optimize(expr, "sm_90", {"REDUCE@d": "g2", "REDUCE@n": "g2"})

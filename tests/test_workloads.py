@@ -73,7 +73,7 @@ def test_sums_that_a_base_moves_by_a_factor_may_stay_in_lanes(name: str, form: s
 
 @pytest.mark.parametrize("shift", [0.0, 30.0])
 @pytest.mark.parametrize("pins", [{}, {"REDUCE": "s64", "PLACE": "fold=fuse"}], ids=str)
-@pytest.mark.parametrize("name", ["layer_norm_product", "layer_norm_gain"])
+@pytest.mark.parametrize("name", ["layer_norm_matmul", "layer_norm_gain"])
 def test_a_layer_norm_and_its_product_are_one_pass(
     name: str, pins: dict[str, str], shift: float
 ) -> None:

@@ -14,7 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from . import report
-from .drawing import drawn
+from .drawing import KINDS, drawn
 from .shrinking import shrunk
 from .trials import Outcome, Trial, prepare_all, read_trial, run
 
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lines = given.again.read_text().splitlines()
         trials = [read_trial(line) for line in lines if line]
     else:
-        trials = drawn(given.number, seed)
+        trials = drawn(given.number, seed, given.kind)
     if given.keep is not None:
         given.keep.write_text("".join(f"{trial}\n" for trial in trials))
     print(f"seed {seed}: {len(trials)} cases on {WORKERS} processes", flush=True)
@@ -52,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-n", "--number", type=int, default=200, help="how many cases")
     parser.add_argument("--backend", choices=("sim", "gpu"), default="sim")
     parser.add_argument("--seed", type=int, help="of the cases; fresh by default")
+    parser.add_argument("--kind", choices=tuple(KINDS), default="all", help="of the cases")
     parser.add_argument("--keep", type=Path, help="write the commands of all cases to a file")
     parser.add_argument("--again", type=Path, help="the cases of such a file, not new ones")
     parser.add_argument("--compile-for", metavar="TARGET", help="only fill EGRAPH_FLASH_CACHE")

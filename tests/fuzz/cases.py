@@ -10,11 +10,13 @@ from egraph_flash.dtypes import DTYPES
 from egraph_flash.terms import subterms
 
 from . import masking
+from .folds import FOLDS, Fold, Row, is_folded, tower_of
 from .operands import Operands, axis_of
 from .spelling import Part, read
 from .steps import STEPS, name_of
 
 OUTPUTS = ("o", "lse", "top", "total", "sums")
+SOURCES = ("dots", "x")
 SINKS = ("none", "zero", "heads", "rows")
 VALUES = ("normal", "peaked", "large", "wild", "alike")
 
@@ -24,8 +26,10 @@ class Case:
     """softmax over n of bent, masked scores, times v; fields are the keys of its spelling.
 
     `g` heads of keys serve `h` of queries. `outputs`: o, the log-sum-exp, the maximum, the sum of
-    weights and the unnormalised o, all but the first in f32. `cast` is the dtype of o, `order` that
-    of its axes; `lay` says how tensors lie, by name, `open` which axes have lengths of a call.
+    weights and the unnormalised o, all but the first in f32; or a fold of `folds.FOLDS`, or the
+    `tower` that is spelled. Scores are products of q and k, or an input x as it is, as `source`
+    says. `cast` is the dtype of o, `order` that of its axes; `lay` says how tensors lie, by name,
+    `open` which axes have lengths of a call.
     `see_q` and `see_v` are predicates where these operands are not 0. With a `twin` its bits are
     compared with those of a kernel that moves its data in the plainest way.
     """
@@ -38,9 +42,11 @@ class Case:
     n: int = 16
     d: int = 16
     e: int = 16
+    source: str = "dots"
     steps: tuple[Part, ...] = ()
     mask: Part | None = None
     sink: str = "none"
+    tower: Part | None = None
     outputs: tuple[str, ...] = ("o",)
     cast: str = "same"
     order: str = "bhme"
@@ -79,7 +85,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 _READ: dict[str, Any] = {
     "steps": lambda text: tuple(map(read, text.split("+"))),
-    **dict.fromkeys(("mask", "see_q", "see_v"), read),
+    **dict.fromkeys(("mask", "see_q", "see_v", "tower"), read),
     "outputs": lambda text: tuple(text.split("+")),
     "lay": lambda text: tuple(map(_pair, text.split("+"))),
     **dict.fromkeys("bhgmnde", int),
@@ -143,13 +149,16 @@ def build(case: Case) -> Built:
     for name, part in (("q", case.see_q), ("v", case.see_v)):
         if part is not None:
             o.seen[name] = masking.visible(part, o)
-    s = o.scores()
+    s = o.scores() if case.source == "dots" else o.tensor("x", "bhmn", dtype).expr
     for place, step in enumerate(case.steps):
         s = STEPS[step.head].build(s, step, o, name_of(step, place))
     seen = None if case.mask is None else masking.visible(case.mask, o)
+    z = s if seen is None else where(seen, s, 0.0)
     s = s if seen is None else where(seen, s, -inf)
     peak = s.max(o.axis("n")).order(*(o.axis(a) for a in "bhm"))
-    return Built(case, o, _meanings(case, o, s), seen, peak)
+    n = o.axis("n")
+    count = n.length if case.is_open("n") else float(case.n)
+    return Built(case, o, _meanings(case, o, Row(o, s, z, count)), seen, peak)
 
 
 def _sink(case: Case, o: Operands) -> Any:
@@ -158,14 +167,24 @@ def _sink(case: Case, o: Operands) -> Any:
     return 0.0 if case.sink == "zero" else o.tensor("sink", {"heads": "h", "rows": "hm"}[case.sink])
 
 
-def _meanings(case: Case, o: Operands, s: Any) -> dict[str, Any]:
-    n, extra = o.axis("n"), _sink(case, o)
+def fold_of(case: Case, name: str) -> Fold | None:
+    """The fold that an output is, where it is none of those of weighted sums."""
+    if name == "tower" and case.tower is not None:
+        part = case.tower
+        return Fold(name, "bhm" if is_folded(part) else "bhmn", lambda row: tower_of(part, row))
+    return FOLDS.get(name)
+
+
+def _meanings(case: Case, o: Operands, row: Row) -> dict[str, Any]:
+    s, n, extra = row.s, o.axis("n"), _sink(case, o)
     values = (softmax(s, n, extra=extra) * o.values).sum(n)
     top = s.max(n) if extra is None else maximum(s.max(n), extra)
     weights = exp(s - top)
     total = weights.sum(n) if extra is None else weights.sum(n) + exp(extra - top)
     found = {"o": values, "lse": top + log(total), "top": top, "total": total}
     found["sums"] = (weights * o.values).sum(n)
+    folds = [fold for fold in (fold_of(case, name) for name in case.outputs) if fold is not None]
+    found |= {fold.name: fold.make(row) for fold in folds}
     return {
         name: value.order(*(o.axis(a) for a in order_of(case, name)))
         for name, value in found.items()
@@ -174,4 +193,7 @@ def _meanings(case: Case, o: Operands, s: Any) -> dict[str, Any]:
 
 def order_of(case: Case, output: str) -> str:
     """The axes of an output as its array has them."""
+    fold = fold_of(case, output)
+    if fold is not None:
+        return fold.axes
     return case.order if output == "o" else "bhme" if output == "sums" else "bhm"

@@ -10,7 +10,8 @@ from egraph_flash.codegen.atoms import ATOMS
 from egraph_flash.knobs import KNOBS
 
 from . import laying
-from .cases import OUTPUTS, SINKS, Case
+from .cases import OUTPUTS, SINKS, SOURCES, Case
+from .folds import BINARY, FOLDING, FOLDS, UNARY, folds_rows
 from .spelling import Part, part
 from .trials import Trial
 
@@ -163,6 +164,46 @@ def cases(draw: st.DrawFn) -> Case:
     )  # fmt: skip
 
 
+@st.composite
+def folds(draw: st.DrawFn) -> Case:
+    """Reductions of other kinds, one or two at a time."""
+    heads, keys = draw(st.sampled_from(HEADS[:6]))
+    b, m, n = draw(st.sampled_from((1, 1, 2, 3))), draw(_number(1, 70)), draw(_number(1, 300))
+    d = draw(st.sampled_from(DEPTHS[:7]))
+    e = draw(st.one_of(st.just(d), st.sampled_from(DEPTHS[:7])))
+    while b * heads * m * n * (d + e) > LARGEST and (m > 4 or n > 16):
+        m, n = (m // 2, n) if m >= n // 4 else (m, n // 2)
+    tower = draw(st.one_of(st.none(), towers()))
+    some = st.lists(st.sampled_from(sorted(FOLDS)), min_size=1, max_size=2, unique=True)
+    outputs = tuple(draw(some)) if tower is None else ("tower",)
+    source = draw(st.sampled_from(SOURCES))
+    tensors = ["x"] if source == "x" else ["q", "k"]
+    placed = draw(st.lists(st.sampled_from(tensors), max_size=2, unique=True))
+    return Case(
+        dtype=draw(st.sampled_from(("f16", "bf16", "f32"))),
+        b=b, h=heads, g=keys, m=m, n=n, d=d, e=e, source=source,
+        steps=tuple(draw(st.lists(steps(), max_size=2))),
+        mask=draw(st.one_of(st.none(), st.none(), masks(m > n))),
+        tower=tower, outputs=outputs,
+        open=draw(st.sampled_from(("none", "none", "n", "m", "mn", "b"))),
+        lay=tuple((name, draw(st.sampled_from(laying.LAYS))) for name in sorted(placed)),
+        values=draw(st.sampled_from(("normal", "normal", "peaked", "alike"))),
+        twin=draw(st.sampled_from(("no", "yes"))),
+    )  # fmt: skip
+
+
+def towers() -> st.SearchStrategy[Part]:
+    """Pointwise arithmetic over folds of it, with a fold somewhere."""
+
+    def further(below: st.SearchStrategy[Part]) -> st.SearchStrategy[Part]:
+        one = st.tuples(st.sampled_from((*UNARY, *FOLDING, *FOLDING)), below)
+        two = st.tuples(st.sampled_from(tuple(BINARY)), below, below)
+        return st.one_of(one, two).map(lambda p: part(p[0], below=p[1:]))
+
+    made = st.recursive(st.just(part("z")), further, max_leaves=5)
+    return made.filter(lambda p: any(each.head in FOLDING for each in p.walk()) and folds_rows(p))
+
+
 # ---- pins ----------------------------------------------------------------------------------------
 
 
@@ -179,9 +220,21 @@ def tiles() -> st.SearchStrategy[str]:
     )
 
 
+def map_tiles() -> st.SearchStrategy[str]:
+    """Tiles of folds that contract nothing."""
+    return st.builds(
+        lambda warps, rows, columns: f"a:map_m1n32/w{warps}x1/f{rows}x{columns}/k1",
+        st.sampled_from((1, 2, 4, 8)),
+        st.sampled_from((1, 2, 4)),
+        st.sampled_from((1, 2, 4)),
+    )
+
+
 @st.composite
 def fitting_tiles(draw: st.DrawFn, case: Case) -> dict[str, str]:
     """Tiles that usually fit a case."""
+    if not set(case.outputs) <= set(OUTPUTS):
+        return {"TILE": draw(st.one_of(map_tiles(), tiles()))}
     warps, atoms = draw(st.sampled_from((1, 2, 4))), draw(st.sampled_from((1, 1, 2)))
     if case.dtype == "f32" or draw(st.integers(0, 3)) == 0:
         block = draw(st.sampled_from((4, 8, 16)))
@@ -223,8 +276,8 @@ def pins(draw: st.DrawFn, case: Case) -> dict[str, str]:
 
 
 @st.composite
-def trials(draw: st.DrawFn) -> Trial:
-    case = draw(cases())
+def trials(draw: st.DrawFn, of: st.SearchStrategy[Case]) -> Trial:
+    case = draw(of)
     return Trial(
         case,
         draw(st.sampled_from(("sm_120", "sm_90"))),

@@ -73,6 +73,7 @@ Values = Callable[[Case, tuple[int, ...], np.random.Generator], Array]
 _KINDS: dict[str, Values] = {
     "doc": lambda c, shape, rng: np.sort(rng.integers(0, DOCUMENTS, shape), axis=-1),
     "length": lambda c, shape, rng: rng.integers(0, c.n + 1, shape),
+    "label": lambda c, shape, rng: rng.integers(0, max(c.n, 1), shape),
     "keep": lambda c, shape, rng: rng.integers(0, 2, shape),
     "alibi": lambda c, shape, rng: rng.uniform(0.01, STEEP, shape),
     "bothways": lambda c, shape, rng: rng.uniform(0.01, STEEP, shape),

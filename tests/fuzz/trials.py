@@ -20,8 +20,8 @@ from egraph_flash import optimize
 from egraph_flash.dtypes import Array
 from egraph_flash.errors import ScheduleError
 from egraph_flash.kernel import Kernel
-from egraph_flash.knobs import KNOBS
 from egraph_flash.notices import SpillWarning
+from tests.support.moving import plainly_moved, same_bits
 
 from .cases import Built, Case, build, read_case
 from .inputs import arrays
@@ -29,17 +29,6 @@ from .judging import VAGUE, Verdict, judge
 
 PATIENCE_S = 120  # after which a trial is taken to hang
 EXPLAINED = re.compile(r"\bwants\b|\blegal\b|\bwould\b|nearest|more than the")
-STILL = {
-    "STAGE": "d0",
-    "HOIST": "none",
-    "HANDOFF": "shared",
-    "SLAB": "raw",
-    "SKEW": "off",
-    "SKIP": "none",
-    "GRID": "tiles",
-    "ORDER": "rows",
-    "TURNS": "off",
-}
 
 
 @dataclass(frozen=True)
@@ -127,11 +116,11 @@ def moved_bits(
     built: Built, kernel: Kernel, given: Mapping[str, Array], result: Any, backend: str
 ) -> Verdict | None:
     """What differs from a twin that moves its data plainly, where the case asks for one."""
-    if built.case.values == "wild":
+    if built.case.values == "wild" or built.case.twin == "no":
         return None
     copied = tuple(map(np.copy, result)) if isinstance(result, tuple) else np.copy(result)
-    still = plainly_moved(built, kernel)
-    if still is None or _same(copied, still.run(backend=backend, **given)):
+    still = plainly_moved(built.expression, kernel)
+    if still is None or same_bits(copied, still.run(backend=backend, **given)):
         return None
     return Verdict("all", f"other bits than under {dict(still.record.pins)}")
 
@@ -147,38 +136,12 @@ def prepare_all(trial: Trial) -> None:
     """Put all that a run of the trial compiles and assembles into the disk cache."""
     try:
         built, kernel, given = prepare(trial)
-        still = plainly_moved(built, kernel)
+        still = None if trial.case.twin == "no" else plainly_moved(built.expression, kernel)
         for each in (kernel, still):
             if each is not None:
                 _ = each.specialized(**given).assembly
     except Exception:
         return  # the run meets it again, and says so
-
-
-def plainly_moved(built: Built, kernel: Kernel) -> Kernel | None:
-    """The kernel of the same brackets that moves data plainly, as far as that is legal."""
-    if built.case.twin == "no":
-        return None
-    kept = {name: value for name, value in kernel.schedule.items() if not moves(name)}
-    still = dict(STILL)
-    while still:
-        try:
-            return optimize(built.expression, kernel.target, {**kept, **still})
-        except ScheduleError as refusal:
-            named = [name for name in still if f"{name}=" in str(refusal)]
-            for name in named or list(still)[-1:]:
-                del still[name]
-    return None
-
-
-def moves(name: str) -> bool:
-    return set(KNOBS[name.partition("@")[0]].fields.values()) == {"movement"}
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, tuple):
-        return all(_same(a, b) for a, b in zip(one, other, strict=True))
-    return np.asarray(one).tobytes() == np.asarray(other).tobytes()
 
 
 @contextmanager

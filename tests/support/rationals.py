@@ -9,7 +9,10 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from egraph_flash.terms import subterms
+import numpy as np
+
+from egraph_flash.carriers import closure, combine, identity
+from egraph_flash.terms import subterms, variable
 
 Number = Fraction | float  # a float only for -inf
 ABSENT = float("-inf")
@@ -59,3 +62,22 @@ def exact(term: Any, values: Mapping[Any, Number]) -> Number:
         else:
             done[node] = MEANINGS[node.head](*(done[child] for child in node.args))
     return done[term]
+
+
+def exactly(number: float) -> Number:
+    return ABSENT if number == -np.inf else Fraction(number)
+
+
+class Exact:
+    """The combine of a carrier over fractions."""
+
+    def __init__(self, carrier: tuple[Any, ...]) -> None:
+        channels = closure(carrier)
+        self.left = {c: variable("Expr", f"l{i}") for i, c in enumerate(channels)}
+        self.right = {c: variable("Expr", f"r{i}") for i, c in enumerate(channels)}
+        self.terms = combine(channels, self.left, self.right)
+        self.identity = {c: exactly(identity(c)) for c in channels}
+
+    def __call__(self, a: dict[Any, Any], b: dict[Any, Any]) -> dict[Any, Any]:
+        values = {self.left[c]: a[c] for c in a} | {self.right[c]: b[c] for c in b}
+        return {c: exact(term, values) for c, term in self.terms.items()}

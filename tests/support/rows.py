@@ -26,21 +26,6 @@ def _rows(m: int, n: int) -> tuple[Axis, Axis, Expr]:
     return M, N, Tensor("x", (M, N), f32).expr
 
 
-def row_softmax(m: int = 3, n: int = 10) -> Expr:
-    _, N, x = _rows(m, n)
-    return softmax(x, N)
-
-
-def log_sum_exp(m: int = 3, n: int = 10) -> Expr:
-    _, N, x = _rows(m, n)
-    return x.max(N) + log(exp(x - x.max(N)).sum(N))
-
-
-def log_sum_exp_plain(m: int = 3, n: int = 10) -> Expr:
-    _, N, x = _rows(m, n)
-    return log(exp(x).sum(N))
-
-
 def log_sum_exp_masked(m: int = 5, n: int = 7) -> Expr:
     M, N, x = _rows(m, n)
     s = where(Tensor("mask", (M, N), i32).expr == 1.0, x, -inf)
@@ -52,36 +37,17 @@ def _picked(M: Axis, N: Axis, s: Expr, otherwise: float = 0.0) -> Expr:
     return where(label.expr == N.index, s, otherwise)
 
 
-def cross_entropy(m: int = 4, n: int = 11) -> Expr:
+def cross_entropy_picked(m: int = 4, n: int = 11) -> Expr:
     M, N, x = _rows(m, n)
     top = x.max(N)
     return -(_picked(M, N, x).sum(N) - (top + log(exp(x - top).sum(N))))
 
 
-def cross_entropy_log(m: int = 4, n: int = 11) -> Expr:
-    """-Σ onehot log softmax."""
-    M, N, x = _rows(m, n)
-    label = Tensor("label", (M,), i32)
-    return -(where(label.expr == N.index, 1.0, 0.0) * log(softmax(x, N))).sum(N)
-
-
-def linear_cross_entropy(m: int = 4, n: int = 11, d: int = 6) -> Expr:
+def linear_cross_entropy_picked(m: int = 4, n: int = 11, d: int = 6) -> Expr:
     M, N, D = Axis.many(m=m, n=n, d=d)
     s = (Tensor("hidden", (M, D), f16) * Tensor("w", (N, D), f16)).sum(D)
     top = s.max(N)
     return -(_picked(M, N, s).sum(N) - (top + log(exp(s - top).sum(N))))
-
-
-def entropy(m: int = 4, n: int = 11) -> Expr:
-    _, N, x = _rows(m, n)
-    p = softmax(x, N)
-    return -(p * log(p)).sum(N)
-
-
-def collision(m: int = 3, n: int = 11) -> Expr:
-    _, N, x = _rows(m, n)
-    p = softmax(x, N)
-    return (p * p).sum(N)
 
 
 def variance(m: int = 4, n: int = 11) -> Expr:
@@ -127,20 +93,6 @@ def squashed(m: int = 3, n: int = 11) -> Expr:
     return tanh(x - x.max(N)).sum(N)
 
 
-def layer_norm(m: int = 3, n: int = 11) -> Expr:
-    _, N, x = _rows(m, n)
-    y = x - x.sum(N) / n
-    return y / sqrt((y * y).sum(N) / n + 1e-5)
-
-
-def layer_norm_product(m: int = 3, n: int = 11, e: int = 4) -> Expr:
-    M, N, E = Axis.many(m=m, n=n, e=e)
-    x = Tensor("x", (M, N), f16).expr
-    y = x - x.sum(N) / n
-    z = y / sqrt((y * y).sum(N) / n + 1e-5)
-    return (z * Tensor("w", (N, E), f16)).sum(N)
-
-
 def layer_norm_gain(m: int = 3, n: int = 11, e: int = 4) -> Expr:
     """With a gain on what is normalised, and the matrix on the left."""
     M, N, E = Axis.many(m=m, n=n, e=e)
@@ -154,13 +106,6 @@ def covariance(m: int = 3, n: int = 11) -> Expr:
     M, N, x = _rows(m, n)
     z = Tensor("z", (M, N), f32)
     return ((x - x.sum(N) / n) * (z - z.sum(N) / n)).sum(N) / n
-
-
-def rms_product(m: int = 3, n: int = 11, e: int = 4) -> Expr:
-    M, N, E = Axis.many(m=m, n=n, e=e)
-    x = Tensor("x", (M, N), f16).expr
-    r = sqrt((x * x).sum(N) / n + 1e-6)
-    return (x / r * Tensor("gain", (N,), f16) * Tensor("w", (N, E), f16)).sum(N)
 
 
 def best(m: int = 3, n: int = 11) -> Expr:
