@@ -140,8 +140,9 @@ class Arranger:
         for size in COLUMNS if self.pins.get("EPILOGUE") != "apart" else ():
             parts = {a: Reduce(1, size) for a in axes if self.is_turned(a, size, stages)}
             if parts and not parts.keys() & pinned.keys():
-                whole = {axis: pinned.get(axis, Reduce(1)) for axis in axes}
-                yield replace(_shared(plain, whole | parts, set(pinned)), epilogues=True)
+                reduces = {axis: parts.get(axis, pinned.get(axis, Reduce(1))) for axis in axes}
+                reduces = self.compatible(plain, reduces)
+                yield replace(_shared(plain, reduces, set(pinned)), epilogues=True)
 
     def reduces(self, axes: Sequence[Axis], stages: Sequence[Stage]) -> dict[Axis, Reduce]:
         """The pinned splits by axis: of an axis that a pin names, or of all that take it."""
