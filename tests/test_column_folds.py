@@ -23,6 +23,7 @@ from egraph_flash import (
     minimum,
     optimize,
     register,
+    runtime,
     softmax,
     where,
 )
@@ -184,6 +185,28 @@ def test_batches_and_open_rows() -> None:
         assert np.abs(out - wanted).max() < 2e-3  # a product of operands is rounded to 16 bits
 
 
+@pytest.mark.parametrize("part", ["g1", "s64"])
+def test_lengths_that_data_gives(part: str) -> None:
+    """Past them memory may hold anything."""
+    b, m, n, d = Axis.many(b=5, m=20, n=200, d=64)
+    length = Tensor("length", (b,), i32)
+    left, right = Tensor("left", (b, m, d), f16), Tensor("right", (b, n, d), f16)
+    s = where(n.index < length[b], (left * right).sum(d), -inf)
+    expr = (s.max(n) + log(exp(s - s.max(n)).sum(n))).cast(f32)
+    kernel = optimize(expr, "sm_90", {**INSIDE, "REDUCE": part})
+    assert in_columns(kernel)
+    rng = fresh_rng()
+    shapes = {"left": (5, 20, 64), "right": (5, 200, 64)}
+    arrays = {k: (0.3 * rng.standard_normal(v)).astype(np.float16) for k, v in shapes.items()}
+    arrays["length"] = np.array([0, 1, 64, 65, 200], np.int32)
+    wanted = evaluate(expr, arrays)
+    for batch, count in enumerate(arrays["length"]):
+        arrays["right"][batch, count:] = np.nan
+    out = np.asarray(kernel.run(backend="sim", **arrays))
+    np.testing.assert_array_equal(out[:1], -np.inf)
+    np.testing.assert_allclose(out[1:], wanted[1:], atol=1e-5)
+
+
 def test_a_monoid_of_ones_own_folds_columns() -> None:
     with register(Monoid("Least", "least", minimum, identity=inf)):
         _, columns, s = scores(M, N, D)
@@ -252,6 +275,19 @@ def test_each_synchronisation_is_needed(move: dict[str, str]) -> None:
             except SimulationError:
                 objects = True
         assert objects, f"nothing is amiss without {line}"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("geometry", ["w2x4/f4x8/k2", "w4x2/f4x8/k2", "w4x1/f1x32/k2"])
+@pytest.mark.parametrize("name", ["cross-entropy", "entropy", "index of the maximum"])
+def test_a_gpu_has_the_same_bits(name: str, geometry: str) -> None:
+    target = runtime.present_target()
+    assert target is not None
+    pins = {**INSIDE, "REDUCE": "s256", "TILE@d": tile(geometry)}
+    kernel = optimize(folded(300, 1000, 512)[name], target, pins)
+    arrays = inputs(kernel, fresh_rng(), 1000)
+    wanted, out = (np.asarray(kernel.run(backend=on, **arrays)) for on in ("sim", "gpu"))
+    np.testing.assert_array_equal(out.view(np.uint32), wanted.view(np.uint32))
 
 
 # ---- plans ---------------------------------------------------------------------------------------
