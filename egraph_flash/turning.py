@@ -19,10 +19,10 @@ from .terms import make
 
 def turns(stage: Stage) -> bool:
     """Whether a fold could be turned around if it were short enough."""
-    fold, sums = stage.fold, shape_of(stage)
-    short = fold is not None and fold.extent.head == "Known"
+    fold, sums, free = stage.fold, shape_of(stage), stage.roles.column is None
+    known = fold is not None and fold.extent.head == "Known"
     alone = len(sums.inner) == 1 and not sums.serial and not sums.outer
-    return short and alone and not stage.joins and not stage.epilogue
+    return known and free and alone and not stage.joins and not stage.epilogue
 
 
 def turned(stage: Stage) -> Stage | None:
