@@ -14,6 +14,7 @@ OVERHEAD_REGISTERS = 40  # addresses, indices, predicates and scalars that are l
 STAGED_OVERHEAD_REGISTERS = 44  # the same where operands come from slots
 STAGED_ROW_REGISTERS = 4
 SLACK_REGISTERS = 24  # what the assembler has been seen to save, at the cost of some spills
+LAID_OUT_REGISTERS = 32  # the same where nothing is contracted
 ROW_REGISTERS = 6  # for each row that a thread holds: old and new channels, and their factors
 
 
@@ -71,6 +72,8 @@ def registers(demand: Demand) -> int:
         least = held + tile + beside + kept + few + STAGED_ROW_REGISTERS * rows
         after = held + ROW_REGISTERS * rows + _places(outer) if demand.has_after else 0
         return STAGED_OVERHEAD_REGISTERS + max(least, after)
+    if kind.instruction is None:  # what is loaded turns into what is folded, element by element
+        return LAID_OUT_REGISTERS + ROW_REGISTERS * rows + tile + tile // 2 + beside
     moments = [held + 2 * tile + rounded]
     moments += [held + tile + _slab(kind, each, not kept) for each in demand.depths]
     if demand.has_outer:

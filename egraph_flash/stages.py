@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -63,6 +64,13 @@ class Stage:
     def read(self) -> Stage:
         """The stage whose fold the targets read: its own, or that over its columns."""
         return self.columns or self
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.targets, self.state, self.channels, self.roles))
+
+    def __hash__(self) -> int:  # searches look up thousands of geometries of one stage
+        return self._hash
 
     def follows(self, target: Target) -> bool:
         """Whether a target is part of the epilogue."""

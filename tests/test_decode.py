@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from egraph_flash import Axis, Tensor, evaluate, f16, f32, inf, optimize, softmax, where
+from egraph_flash import Axis, Tensor, evaluate, f16, f32, inf, optimize, runtime, softmax, where
 from egraph_flash.dtypes import Array, i32
 from egraph_flash.errors import InputError
 from egraph_flash.masks import causal
+from tests.support.forms import inputs
 from tests.support.fresh import fresh_rng
 
 BATCH, HEADS, GROUPS, SIZE, DEPTH, PAGE = 3, 8, 2, 300, 32, 16
@@ -167,3 +168,18 @@ def test_a_row_on_an_open_cache() -> None:
         wanted = evaluate(expr, arrays, lengths={"size": size})
         assert not np.isnan(wanted).any()
         assert np.abs(out - wanted).max() < 2e-3
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("splits", ["g8", "g8/last", "s256"])
+def test_a_hundred_runs_give_one_hash(splits: str) -> None:
+    """Split states are folded in the order of their parts, whichever block ends first."""
+    target = runtime.present_target()
+    assert target is not None
+    b, h, g, n, d, e = Axis.many(b=2, h=8, g=2, n=2000, d=64, e=64)
+    k, v = Tensor("k", (b, g, n, d), f16), Tensor("v", (b, g, n, e), f16)
+    s = (Tensor("q", (b, h, d), f16) * k[b, h // 4, n, d]).sum(d) * 0.125
+    kernel = optimize((softmax(s, n) * v[b, h // 4, n, e]).sum(n), target, {"REDUCE@n": splits})
+    arrays = inputs(kernel, fresh_rng())
+    runs = (kernel.run(backend="gpu", **arrays) for _ in range(100))
+    assert len({np.asarray(each).tobytes() for each in runs}) == 1

@@ -180,7 +180,7 @@ def test_one_launch_on_the_gpu(name: str) -> None:
     one, two = both(CASES[name], "g5", target)
     arrays = inputs(one, fresh_rng())
     wanted = np.asarray(two.run(backend="gpu", **arrays))
-    for _ in range(3):
+    for _ in range(100):  # in whichever order blocks come
         assert np.asarray(one.run(backend="gpu", **arrays)).tobytes() == wanted.tobytes()
 
 
