@@ -153,10 +153,11 @@ class _Planner:
 
     def exchange(self) -> int:
         """Where warps along the fold publish their states, if there are any."""
-        if self.roles.fold is None or self.inner.column_warps == 1:
+        tile = self.outer if self.stage.columns is not None else self.inner
+        if self.roles.fold is None or tile.column_warps == 1:
             return 0
-        rows = self.inner.row_atoms * len(row_offsets(self.kind.c))
-        words = len(self.stage.channels) * rows * self.inner.warps
+        rows = tile.row_atoms * len(row_offsets(self.kind.c))
+        words = len(self.stage.read.channels) * rows * tile.warps
         return self.take(words * LANES_BYTES, LANES_BYTES)
 
     def boxed(self, rings: list[RingPlan], kept: tuple[Placed, ...]) -> bool:

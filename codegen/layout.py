@@ -168,7 +168,7 @@ class Layout:
             warp_step=kind.rows * geometry.row_atoms,
             warps=geometry.row_warps,
             origin=self._origin(self.row_tile, extent),
-            bound=self._row_bound(extent),
+            bound=self._bound(self.roles.row, extent, self.program.end_of_rows),
         )
 
     def column_side(self) -> Side:
@@ -186,21 +186,16 @@ class Layout:
             warps=geometry.column_warps,
             warp_stride=geometry.row_warps,
             origin=self._origin(self.column_tile, extent),
-            bound=self._bound(self.roles.column, extent),
+            bound=self._bound(self.roles.column, extent, self.program.end_of_columns),
         )
 
-    def _row_bound(self, extent: int) -> Register | int | None:
-        """Where the rows end that count."""
-        end = self.program.end_of_rows
-        if end is None:
-            return self._bound(self.roles.row, extent)
-        assert self.roles.row is not None, "rows that end are rows of an axis"
-        within = minimum(maximum(end, 0), self.roles.row.length)
-        (word,) = whole(compute(self.ctx, within, ALONE)).words
-        return word if isinstance(word, Register) else int(word)
-
-    def _bound(self, axis: Axis | None, extent: int) -> Register | int | None:
-        """Where an axis ends, if the last of its tiles may reach past its end."""
+    def _bound(self, axis: Axis | None, extent: int, end: Any | None) -> Register | int | None:
+        """Where an axis ends, or what of it counts, if its last tile may reach past that."""
+        if end is not None:
+            assert axis is not None, "what ends is an axis"
+            within = minimum(maximum(end, 0), axis.length)
+            (word,) = whole(compute(self.ctx, within, ALONE)).words
+            return word if isinstance(word, Register) else int(word)
         length = self.ctx.length(axis) if axis is not None else 1
         return None if isinstance(length, int) and length % extent == 0 else length
 

@@ -13,7 +13,7 @@ from ..notation import pretty
 from ..open_plan import OpenArgument, Tiles
 from ..plan import Dim3, Pointer
 from ..tensor_map import MAP_ALIGNMENT_BYTES, MAP_BYTES
-from ..terms import make, subterms
+from ..terms import make
 from .arena import Arena
 from .atoms import atom
 from .builder import Builder
@@ -35,6 +35,7 @@ from .streaming import Stream
 from .sweeping import sweep
 from .tile import (
     AcrossLanes,
+    Columns,
     Contract,
     Fill,
     FirstColumn,
@@ -53,7 +54,7 @@ from .tile import (
 from .tiles import Pair, Persistent, TilesInTurn
 from .turns import begin_turns, own_turn
 from .values import Value
-from .walking import walk
+from .walking import arrays_of
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 NOT_LAST = "not_last"  # where blocks go that others come after
@@ -114,7 +115,7 @@ class _Kernel:
         self.program, self.roles, self.arena = program, program.roles, arena
         self.residency = residency
         self.choices = program.choices
-        self.arrays = _arrays(program)
+        self.arrays = arrays_of(program.ops)
         self.ctx = Context(
             Builder() if first is None else first.builder,
             stored_now=first is not None,
@@ -255,7 +256,8 @@ class _Kernel:
             value = select(self.ctx, test, value, op.masked, frame)
         self.ctx.bind(op.into, _spread(value, op.shape, frame))
         self.ctx.absent[op.into] = absence_of(op.expr, self.ctx.absent)
-        if op.expr.head == "Max2" and any(self._bounds(part) for part in op.expr.args):
+        parts = op.expr.args if op.expr.head == "Max2" else (op.expr,)
+        if any(map(self._bounds, parts)):
             self.ctx.upper.add(op.into)
 
     def _bounds(self, term: Any) -> bool:
@@ -347,6 +349,11 @@ class _Kernel:
         sweep(self, op)
         self.ctx.upper.clear()
 
+    def _columns(self, op: Columns) -> None:
+        self.inner = self.outer
+        for each in op.ops:
+            self.emit(each)
+
     def _store(self, op: Store) -> None:
         frame = self.frame(op.shape)
         value = real(self.ctx, compute(self.ctx, op.expr, frame), frame)
@@ -371,32 +378,6 @@ def _spread(value: Value, shape: str, frame: Frame) -> Value:
         tuple(value.at(row, column, columns) for row in range(rows) for column in range(columns)),
         value.depth,
     )
-
-
-def _arrays(program: TileProgram) -> dict[str, Any]:
-    """The arrays that a program reads and writes, by name, in order of first appearance."""
-    found: dict[str, Any] = {}
-    for op in walk(program.ops):
-        for expr in _expressions(op):
-            for node in subterms(expr):
-                if node.head == "Array":
-                    found.setdefault(node.args[0], node)
-        if isinstance(op, Store):
-            found.setdefault(op.target.name, op.target.array)
-    return found
-
-
-def _expressions(op: Any) -> tuple[Any, ...]:
-    if isinstance(op, Contract):
-        return (op.contraction.left, op.contraction.right)
-    if isinstance(op, InnerFold):
-        return (op.red,)
-    if isinstance(op, Rebase):
-        return tuple(expr for _, _, expr in op.moved)
-    if isinstance(op, Store):
-        more = () if op.target.where is None else (op.target.where,)
-        return (op.expr, *op.target.at, *more)
-    return (op.expr,) if isinstance(op, Map) else ()
 
 
 def _title(op: Any) -> str:

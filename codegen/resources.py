@@ -23,7 +23,8 @@ class Demand:
     """What of a stage decides its registers.
 
     `depths` are the tiles of contractions in the body, with all their depth steps in `steps`;
-    `from_slots` says whether streamed operands come from shared memory.
+    `from_slots` says whether streamed operands come from shared memory, `has_after` whether a fold
+    over the accumulators' columns follows.
     """
 
     inner: Tile
@@ -34,6 +35,7 @@ class Demand:
     has_outer: bool
     handoff: bool
     from_slots: bool
+    has_after: bool
     choices: Choices
 
 
@@ -48,7 +50,9 @@ def registers(demand: Demand) -> int:
     Three moments of a round are weighed: the contractions of the body with the operands of one
     slab; the tile as it was folded, as it becomes at the new bases, and rounded to pairs; and the
     contraction over the fold. With a skew, the next block's tile lives beside the one in hand; and
-    so does part of it where several blocks stand in a row, since the assembler starts it early.
+    so does part of it where several blocks stand in a row, since the assembler starts it early. A
+    fold over columns has a value for each row and the place of each column beside the accumulators,
+    in whose registers stands what becomes of them.
     """
     inner, outer, choices = demand.inner, demand.outer, demand.choices
     kind = atom(inner.atom)
@@ -65,8 +69,9 @@ def registers(demand: Demand) -> int:
     if demand.from_slots:
         # fragments come late and leave early: a few suffice, whatever the slab
         few = kind.b.elements * 2 + kind.a.elements // 2 * inner.row_atoms
-        least = held + tile + beside + kept + few
-        return STAGED_OVERHEAD_REGISTERS + STAGED_ROW_REGISTERS * rows + least
+        least = held + tile + beside + kept + few + STAGED_ROW_REGISTERS * rows
+        after = held + ROW_REGISTERS * rows + _places(outer) if demand.has_after else 0
+        return STAGED_OVERHEAD_REGISTERS + max(least, after)
     if kind.instruction is None:  # what is loaded turns into what is folded, element by element
         return LAID_OUT_REGISTERS + ROW_REGISTERS * rows + tile + tile // 2 + beside
     moments = [held + 2 * tile + rounded]
@@ -74,6 +79,11 @@ def registers(demand: Demand) -> int:
     if demand.has_outer:
         moments.append(held + (rounded or tile) + _slab(kind, outer, not demand.handoff))
     return OVERHEAD_REGISTERS + ROW_REGISTERS * rows + max(moments) + beside + kept
+
+
+def _places(tile: Tile) -> int:
+    """The columns that a thread holds."""
+    return tile.column_atoms * len(column_offsets(atom(tile.atom).c))
 
 
 def _slab(kind: Atom, tile: Tile, left: bool) -> int:

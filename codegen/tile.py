@@ -348,9 +348,19 @@ class Store:
         return f"{self.target.name}[{axes}] = store {pretty(self.expr)} [{self.shape}]"
 
 
+@dataclass(frozen=True)
+class Columns:
+    """Operations in which the accumulators are the tile row × fold: their columns are folded."""
+
+    ops: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(["in the accumulators:", *(f"  {line}" for line in lines_of(self.ops))])
+
+
 Op = (
     Fill | Map | InnerFold | Contract | RowFold | LaneFold | AcrossLanes | Publish | Receive
-    | FirstColumn | Rebase | Acquire | Release | Ahead | Block | Loop | Sweep | Store
+    | FirstColumn | Rebase | Acquire | Release | Ahead | Block | Loop | Sweep | Columns | Store
 )  # fmt: skip
 
 
@@ -366,6 +376,7 @@ class TileProgram:
     ops: tuple[Op, ...]
     heavy_last: bool = True  # whether row tiles grow heavier with their number
     end_of_rows: Any | None = None  # before which row all lie that count; None: all do
+    end_of_columns: Any | None = None  # the same of columns
 
     @property
     def warps(self) -> int:

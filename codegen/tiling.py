@@ -22,6 +22,7 @@ from ..shapes import Shape as Sums
 from ..shapes import (
     free_base,
     inner_contraction,
+    monotone,
     multiple_of,
     reductions,
     riders,
@@ -31,13 +32,22 @@ from ..shapes import (
     stays_in_lanes,
     tiles_of,
 )
-from ..skipping import assume, end_of_rows, heavy_last, is_static, part_of_fold
+from ..skipping import (
+    assume,
+    before_the_end,
+    end_of_columns,
+    end_of_rows,
+    heavy_last,
+    is_static,
+    part_of_fold,
+)
 from ..stages import Stage
 from ..terms import Chan, make, rewrite, subterms, variable
 from .atoms import atom
 from .pipelining import pipelined, swept
 from .tile import (
     AcrossLanes,
+    Columns,
     Contract,
     Fill,
     FirstColumn,
@@ -75,8 +85,8 @@ def tile_program(
     rows = atom(inner.atom).rows * inner.row_atoms * inner.row_warps
     last = stage.fold is None or heavy_last(stage, rows)
     ops = tuple(writer.program())
-    end = end_of_rows(stage)
-    return TileProgram(name, stage.roles, inner, outer, choices, ops, last, end)
+    ends = end_of_rows(stage), end_of_columns(stage)
+    return TileProgram(name, stage.roles, inner, outer, choices, ops, last, *ends)
 
 
 class _Writer:
@@ -132,8 +142,24 @@ class _Writer:
                     self.old[channel] = whole
             if self.inner.column_warps > 1:
                 self.merge(ops)
+        if self.stage.columns is not None:
+            return [*ops, self.columns(self.stage.columns)]
         own = [each for each in self.stage.targets if not self.stage.follows(each)]
         return [*ops, *map(self.store, own), *self.epilogue()]
+
+    def columns(self, stage: Stage) -> Columns:
+        """The fold over the columns of the accumulators: one block is all of it, and no state is
+        before it."""
+        ((red, _),), (channel,) = shape_of(stage).inner, self.stage.channels
+        after = _Writer(stage, self.outer, self.outer, self.depth_steps, self.choices)
+        after.names, after.old = self.names, {}
+        after.inside[red] = self.old[channel]
+        held = before_the_end(stage)
+        ops = [changed(op, lambda expr: assume(expr, held)) for op in after.body()]
+        after.old = after.new
+        if after.inner.column_warps > 1:
+            after.merge(ops)
+        return Columns((*ops, *map(after.store, stage.targets)))
 
     def epilogue(self) -> list[Op]:
         """What follows for each element of the fold, over its blocks once more.
@@ -253,6 +279,8 @@ class _Writer:
             for each in (channel, *bases_of(channel))
         ]
         for red in dict.fromkeys(red for lift in lifts for red in reductions(lift)):
+            if red in self.inside:
+                continue
             into = self.inside[red] = self.fresh("t")
             product_of = inner_contraction(red, self.rows, self.roles.fold)
             if product_of is None:
@@ -292,19 +320,22 @@ class _Writer:
     def fold_rows(self, ops: list[Op], channel: Chan) -> None:
         monoid, target = monoid_of(channel), self.fresh("s")
         tile, folded = self.fresh("t"), self.fresh("r")
-        element, scale = _monotone(monoid, self.element(channel))
+        element, scale = monotone(monoid, self.element(channel))
         ops.append(Map(tile, "inner", element, identity(channel)))
         in_lanes = self.in_lanes(channel)
         ops.append((LaneFold if in_lanes else RowFold)(folded, monoid, tile))
-        both = plain(monoid, self.start(channel), scale * folded if scale != 1.0 else folded)
-        ops.append(Map(target, "rows", both))
-        self.new[channel] = target
+        whole = scale * folded if scale != 1.0 else folded
+        if channel in self.old:
+            whole = plain(monoid, self.start(channel), whole)
+        if whole is not folded:
+            ops.append(Map(target, "rows", whole))
+        self.new[channel] = target if whole is not folded else folded
 
     def rebase(self, ops: list[Op], channel: Chan) -> None:
         """A base that moves only where it must, and what is kept relative to it along with it."""
         monoid, old, new = monoid_of(channel), self.old[channel], self.fresh("r")
         tile, part = self.fresh("t"), self.fresh("r")
-        element, scale = _monotone(monoid, self.element(channel))
+        element, scale = monotone(monoid, self.element(channel))
         ops.append(Map(tile, "inner", element, identity(channel)))
         ops.append(LaneFold(part, monoid, tile))
         whole: Any = scale * part if scale != 1.0 else part
@@ -360,14 +391,6 @@ class _Writer:
             start = moved
         self.new[other] = self.fresh("s")
         return self.new[other], start
-
-
-def _monotone(monoid: str, element: Any) -> tuple[Any, float]:
-    """An element as c * x where the fold may be taken of x and scaled once a row, and c.
-
-    A maximum commutes with a positive factor, and so it does with the factor's rounding.
-    """
-    return scaled(element) if monoid == "Max" else (element, 1.0)
 
 
 def _finite(base: Any) -> Any:

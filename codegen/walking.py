@@ -12,6 +12,7 @@ from .tile import (
     AcrossLanes,
     Ahead,
     Block,
+    Columns,
     Contract,
     FirstColumn,
     InnerFold,
@@ -36,8 +37,34 @@ def walk(ops: tuple[Op, ...]) -> Iterator[Op]:
             yield from walk((*op.before, *op.body, *op.after))
         elif isinstance(op, Sweep):
             yield from walk((*op.before, *op.early, *op.plain, *op.masked, *op.last))
-        elif isinstance(op, Ahead | Block):
+        elif isinstance(op, Ahead | Block | Columns):
             yield from walk(op.ops)
+
+
+def arrays_of(ops: tuple[Op, ...]) -> dict[str, Any]:
+    """The arrays that operations read and write, by name, in order of first appearance."""
+    found: dict[str, Any] = {}
+    for op in walk(ops):
+        for expr in _expressions(op):
+            for node in subterms(expr):
+                if node.head == "Array":
+                    found.setdefault(node.args[0], node)
+        if isinstance(op, Store):
+            found.setdefault(op.target.name, op.target.array)
+    return found
+
+
+def _expressions(op: Any) -> tuple[Any, ...]:
+    if isinstance(op, Contract):
+        return (op.contraction.left, op.contraction.right)
+    if isinstance(op, InnerFold):
+        return (op.red,)
+    if isinstance(op, Rebase):
+        return tuple(expr for _, _, expr in op.moved)
+    if isinstance(op, Store):
+        more = () if op.target.where is None else (op.target.where,)
+        return (op.expr, *op.target.at, *more)
+    return (op.expr,) if isinstance(op, Map) else ()
 
 
 def changed(op: Any, change: Callable[[Any], Any]) -> Any:

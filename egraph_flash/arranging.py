@@ -22,13 +22,17 @@ from .layouts import Layout
 from .machines import Machine
 from .packing import packed, packings
 from .request import Root
+from .shapes import shape_of
 from .sharing import Cut, passes_over, shared
 from .stages import Stage, split
+from .turning import turned, turns
 
 PLAN_KNOBS = ("PACK", "REDUCE", "EPILOGUE")  # chosen here, and not for a stage
 
 WAVES = (1, 2)  # how many blocks an SM gets by the splits that are tried
 LEAST = 64  # elements of a split that is tried
+COLUMNS = (128, 256)  # elements of the parts that are tried as columns of accumulators,
+DEEP = 128  # where so many products are summed for each
 TILE_ROWS = 16  # of the smallest tile, for an estimate of how many blocks there are
 
 
@@ -74,7 +78,10 @@ class Arranger:
 
     def stages(self, arrangement: Arrangement) -> tuple[Stage, ...]:
         stages = split(arrangement.roots, self.taken, self.layouts, epilogues=arrangement.epilogues)
-        return joined(stages, arrangement.taken_up)
+        stages = joined(stages, arrangement.taken_up)
+        if not arrangement.epilogues:
+            return stages
+        return tuple(turned(stage) or stage for stage in stages)
 
     # ---- epilogues ---------------------------------------------------------------------------
 
@@ -84,8 +91,8 @@ class Arranger:
         if pinned is not None:
             KNOBS["EPILOGUE"].parse(pinned)
         inside = replace(each, epilogues=True, knobs={**each.knobs, "EPILOGUE": "inside"})
-        found = any(stage.epilogue for stage in self.stages(inside))
-        if pinned != "inside":
+        found = any(stage.epilogue or stage.columns for stage in self.stages(inside))
+        if pinned != "inside" and not each.epilogues:
             spelled = {**each.knobs, "EPILOGUE": "apart"} if found or pinned else each.knobs
             yield replace(each, knobs=spelled)
         if pinned != "apart" and found:
@@ -130,6 +137,12 @@ class Arranger:
             if tuple(reduces.values()) not in seen:
                 seen.add(tuple(reduces.values()))
                 yield _shared(plain, reduces, set(pinned))
+        for size in COLUMNS if self.pins.get("EPILOGUE") != "apart" else ():
+            parts = {a: Reduce(1, size) for a in axes if self.is_turned(a, size, stages)}
+            if parts and not parts.keys() & pinned.keys():
+                reduces = {axis: parts.get(axis, pinned.get(axis, Reduce(1))) for axis in axes}
+                reduces = self.compatible(plain, reduces)
+                yield replace(_shared(plain, reduces, set(pinned)), epilogues=True)
 
     def reduces(self, axes: Sequence[Axis], stages: Sequence[Stage]) -> dict[Axis, Reduce]:
         """The pinned splits by axis: of an axis that a pin names, or of all that take it."""
@@ -189,6 +202,12 @@ class Arranger:
         legal = (n for n in counts if _is_legal(axis, Reduce(n), stages))
         return next((n for n in legal if not even or _leaves_no_rest(axis, Reduce(n))), 1)
 
+    def is_turned(self, axis: Axis, size: int, stages: Sequence[Stage]) -> bool:
+        """Whether parts of that size are worth a try as columns of accumulators."""
+        folds = [stage for stage in stages if stage.fold is axis and turns(stage)]
+        deep = any(min(a.size for a in shape_of(each).depths) >= DEEP for each in folds)
+        return deep and axis.size > size and _is_legal(axis, Reduce(1, size), stages)
+
 
 def _shared(
     plain: Arrangement, reduces: Mapping[Axis, Reduce], pinned: Collection[Axis]
@@ -196,7 +215,7 @@ def _shared(
     roots, parts, knobs = plain.roots, dict(plain.parts), dict(plain.knobs)
     taken_up: set[Axis] = set()
     for axis, value in reduces.items():
-        if axis in pinned or value.splits > 1:
+        if axis in pinned or value != Reduce(1):
             knobs[f"REDUCE@{axis.name}"] = value
         cut = _cut(axis, value)
         if cut is not None:

@@ -52,6 +52,7 @@ class Candidate:
 
 
 ROW_WARPS, ROW_ATOMS = (1, 2, 4, 8), (1, 2, 4)
+COLUMN_WARPS = (1, 2, 4, 8)  # that share the columns of accumulators that a fold goes over
 FOLD_WARPS = (1, 4, 8, 16)  # warps along a fold that contracts nothing
 BLOCKS = {"tensor": (16, 32, 64, 128), "fma": (4, 8, 16)}
 COLUMN_ATOMS = {"map": (1, 2, 4, 8), "rows": (8, 16, 32)}  # of a tile that is only laid out
@@ -183,11 +184,15 @@ def _depth_choices(axis: Axis, kind: Atom, seeds: Sequence[Tile]) -> tuple[int, 
 
 
 def _column_choices(stage: Stage, kind: Atom, seeds: Sequence[Tile]) -> list[tuple[int, int]]:
-    """(column warps, column atoms) of the accumulators: all columns at once, or some powers."""
+    """(column warps, column atoms) of the accumulators: all columns at once, or some powers; the
+    fewest that hold all of them, where a fold goes over them."""
     sums, column = shape_of(stage), stage.roles.column
     if stage.fold is None or column is None or not sums.outer:
         return [(1, 1)]
     whole = max(-(-column.size // kind.columns), 1)
+    if stage.columns is not None:
+        held = {(warps, -(-whole // warps)) for warps in COLUMN_WARPS if warps <= whole}
+        return sorted(held | {(seed.column_warps, seed.column_atoms) for seed in seeds})
     atoms = {whole, *(n for n in (4, 8, 16) if n < whole and family(kind) == "tensor")}
     atoms |= {n for n in (32, 64) if n < whole and family(kind) == "fma"}
     atoms |= {seed.column_atoms for seed in seeds if seed.column_atoms <= whole}
@@ -218,6 +223,10 @@ def why_not(stage: Stage, candidate: Candidate) -> str | None:
         steps = -(-axis.size // atom(tile.atom).depth)
         if axis is not stage.fold and tile.depth_steps > max(steps, 1):
             return f"axis {axis} has {steps} depth steps, fewer than k{tile.depth_steps}"
+    folded = stage.columns.fold.size if stage.columns and stage.columns.fold else 0
+    columns = atom(outer.atom).columns * outer.column_atoms * outer.column_warps
+    if columns < folded:
+        return f"a block has {columns} columns, fewer than the {folded} that it folds"
     warps = max(inner.warps, outer.warps)
     if warps * 32 > 1024:
         return f"{warps} warps are more than the 32 that a block may have"
@@ -242,5 +251,6 @@ def demand(stage: Stage, candidate: Candidate, choices: Choices) -> resources.De
         has_outer=bool(sums.outer),
         handoff=sums.hands_over,
         from_slots=any(each.depth for _, each in choices.stage),
+        has_after=stage.columns is not None,
         choices=choices,
     )

@@ -16,6 +16,7 @@ Form = Literal["ex2", "fold", "accurate", "poly"]
 
 
 REGISTERS_OF_SM = 65_536  # of every target
+MOST_COLUMNS = 512  # of the accumulators of one block that a fold goes over
 LEAST_REGISTERS = 32  # of a thread; the assembler finds some kernels impossible with fewer
 
 

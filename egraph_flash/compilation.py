@@ -178,9 +178,10 @@ def _brackets(
     whole = {part: axis for axis, part in arrangement.parts.items()}
     found: dict[Axis, set[int]] = {}
     for each in stages:
-        if each.stage.fold is not None:
-            axis = whole.get(each.stage.fold, each.stage.fold)
-            found.setdefault(axis, set()).add(each.candidate.block)
+        fold, columns = each.stage.read.fold, each.stage.columns is not None
+        if fold is not None:
+            block = fold.size if columns else each.candidate.block
+            found.setdefault(whole.get(fold, fold), set()).add(block)
     blocks = {
         axis: min(sizes)
         for axis, sizes in found.items()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from .choices import Drain, Exponential, Reduce, Registers, Staging, bad
+from .choices import MOST_COLUMNS, Drain, Exponential, Reduce, Registers, Staging, bad
 from .errors import ScheduleError
 
 Kind = Literal["movement", "bracket"]
@@ -163,10 +163,13 @@ KNOBS: dict[str, Knob] = {
             "EPILOGUE",
             "movement",
             "the plan",
-            "values that vary along the axis of a fold of plain tiles, of known length",
-            "what a fold has read need not be read again where it is still at hand",
-            apart="values that follow from a fold in a kernel of their own",
-            inside="in the kernel that folds, from registers where one block is all of the axis",
+            "values that vary along the axis of a fold of plain tiles, of known length; or a fold "
+            f"of one product of rows and its own axis, of no more than {MOST_COLUMNS} elements or "
+            "in such parts",
+            "what a fold has read or made need not be read again where it is still at hand",
+            apart="values that follow from a fold in a kernel of their own; products in the body",
+            inside="in the kernel that folds, from registers where one block is all of the axis; "
+            "the columns of accumulators folded where they are",
         ),
         Knob(
             name="REDUCE",

@@ -185,7 +185,8 @@ def _drain(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
 
 
 def _exp(stage: Stage, candidate: Candidate, choices: Choices) -> str | None:
-    kind, tile = atom(candidate.inner.atom), candidate.inner
+    tile = candidate.outer if stage.columns is not None else candidate.inner
+    kind = atom(tile.atom)
     words = kind.rows * tile.row_atoms * kind.columns * tile.column_atoms // 32
     if choices.exp.share > words:
         return f"a lane holds {words} words of a tile; the nearest legal value is poly{words}"

@@ -156,8 +156,8 @@ def relevant(stage: Stage, kind: Traits, choices: Choices) -> set[str]:
 def _form_matters(stage: Stage, choices: Choices) -> bool:
     """Whether the form of exp that is chosen, or another in its place, changes what is emitted."""
     if choices.exp.form in ("fold", "poly"):
-        return subtracts_a_base(stage, choices.start)
-    return exponentials(stage).by_element
+        return subtracts_a_base(stage.read, choices.start)
+    return exponentials(stage.read).by_element
 
 
 def fitted(stage: Stage, kind: Traits, wanted: Mapping[str, Any]) -> Choices:

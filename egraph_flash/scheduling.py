@@ -182,7 +182,7 @@ class _Search:
 
     def acceptable(self, kept: Sequence[Candidate]) -> dict[str, Any]:
         """The pins that name no stage and that this one can have: all, or each taken alone."""
-        if self.has(kept, self.common):
+        if not self.common or self.has(kept, self.common):
             return dict(self.common)
         found = {}
         for name, value in self.common.items():

@@ -167,6 +167,14 @@ def scaled(term: Any) -> tuple[Any, float]:
     return term, 1.0
 
 
+def monotone(monoid: str, element: Any) -> tuple[Any, float]:
+    """An element as c * x where the fold may be taken of x and scaled once a row, and c.
+
+    A maximum commutes with a positive factor, and so it does with the factor's rounding.
+    """
+    return scaled(element) if monoid == "Max" else (element, 1.0)
+
+
 def scales_outward(expr: Any) -> Any:
     """The expression with positive factors taken out of masks that put -inf: the same values, and
     a factor of every element stands where what follows can take it up."""

@@ -136,6 +136,23 @@ def end_of_rows(stage: Stage) -> Any | None:
     return wanted.high
 
 
+def end_of_columns(stage: Stage) -> Any | None:
+    """Before which column every one lies that a fold over columns takes; None: it takes all."""
+    return extent_of_fold(stage.columns).bound if stage.columns is not None else None
+
+
+def before_the_end(stage: Stage) -> Conjuncts:
+    """The conditions that say no more than where a fold ends, whatever the row."""
+    fold, row = stage.roles.fold, stage.roles.row
+    assert fold is not None, "a stage without a fold has no end of it"
+    spans = {c: span_of(c, fold, row) for c in needed(stage) if row is None or row not in free(c)}
+    return frozenset(c for c, span in spans.items() if _ends_alike(span.live, span.full))
+
+
+def _ends_alike(one: Interval, other: Interval) -> bool:
+    return one.low is None and other.low is None and one.high is other.high
+
+
 @lru_cache(maxsize=1024)
 def weights(stage: Stage, rows: int) -> tuple[int, ...]:
     """How many elements of the fold each row tile works on, at typical lengths.

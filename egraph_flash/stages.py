@@ -44,7 +44,8 @@ class Stage:
     The targets read the fold's channels as `Get(state, channel)`; `channels` are those that they
     read, with their bases before them. A stage without a fold is a map. Targets that have the
     fold's own axis are its epilogue: they follow once the fold is done, element by element. A stage
-    that `joins` runs in the launch of the one before it, which is `followed` (joining.py).
+    that `joins` runs in the launch of the one before it, which is `followed` (joining.py). Where a
+    fold over the columns of accumulators comes last, `columns` is that one's stage (turning.py).
     """
 
     targets: tuple[Target, ...]
@@ -53,10 +54,16 @@ class Stage:
     roles: Roles
     followed: bool = False
     joins: bool = False
+    columns: Stage | None = None
 
     @property
     def fold(self) -> Axis | None:
         return self.state.args[0] if self.state is not None else None
+
+    @property
+    def read(self) -> Stage:
+        """The stage whose fold the targets read: its own, or that over its columns."""
+        return self.columns or self
 
     @cached_property
     def _hash(self) -> int:

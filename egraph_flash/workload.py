@@ -18,8 +18,9 @@ from .codegen.residency import PRODUCER_THREADS
 from .codegen.resources import registers
 from .codegen.slabs import CHUNK_BYTES, SlabLayout
 from .cost import Work
+from .knobs import Tile
 from .pipes import PIPES, TANH_APPROX
-from .profiles import Read, profile
+from .profiles import Profile, Read, profile
 from .shapes import shape_of
 from .skipping import heavy_last, weights
 from .stages import Stage
@@ -45,7 +46,11 @@ class Counts:
         steps = sum(tiles) / max(len(tiles), 1)
         width = candidate.block * steps if roles.fold is not None else columns
         elements = float(ctas) * rows * width
-        pipes = self._pointwise(elements, rows, columns, float(ctas) * steps)
+        body = self._pointwise(known, candidate.inner, elements, rows * steps * ctas)
+        if self._moves_always():
+            body["fma"] += known.rescaled * rows * steps * ctas * columns
+        after = self._after(float(ctas) * rows, columns)
+        pipes = {pipe: count + after[pipe] for pipe, count in body.items()}
         flop = (
             2.0
             * ctas
@@ -58,7 +63,7 @@ class Counts:
         handed = elements if self._hands_over() else 0.0
         read, touched, drained = self._read_bytes(rows, columns)
         again = self._again_bytes(rows) * steps if steps > 1 else 0.0
-        ops = flop / FLOP_OF_MMA + (sum(pipes.values()) + handed / 2) / 32 + drained / SHARED_OF_OP
+        ops = flop / FLOP_OF_MMA + (sum(body.values()) + handed / 2) / 32 + drained / SHARED_OF_OP
         code = INSTRUCTION_BYTES * ops  # of every warp, each time that it runs it
         blocks = max(ctas * self._warps() * steps, 1.0)
         return Work(
@@ -143,8 +148,9 @@ class Counts:
     def _chain_clocks(self, steps: float) -> float:
         """What a block waits for beside memory: bases that move, and states that are merged."""
         moves = self._moves_always() and profile(self.stage).rescaled
-        warps = self.candidate.inner.column_warps if self.stage.fold is not None else 1
-        merges = len(self.stage.channels) * warps if warps > 1 else 0
+        tile = self.candidate.outer if self.stage.columns is not None else self.candidate.inner
+        warps = tile.column_warps if self.stage.fold is not None else 1
+        merges = len(self.stage.read.channels) * warps if warps > 1 else 0
         return (steps * MOVE_CLOCKS if moves else 0.0) + merges * MERGE_CLOCKS
 
     def _hands_over(self) -> bool:
@@ -160,13 +166,20 @@ class Counts:
 
     # ---- arithmetic ------------------------------------------------------------------------------
 
+    def _after(self, rows: float, columns: int) -> dict[str, float]:
+        """Operations by pipe of a fold over the columns of accumulators with so many rows."""
+        stage, tile = self.stage.columns, self.candidate.outer
+        if stage is None:
+            return dict.fromkeys(ARITHMETIC, 0.0)
+        return self._pointwise(profile(stage), tile, rows * columns, rows * tile.column_warps)
+
     def _pointwise(
-        self, elements: float, rows: int, columns: int, rounds: float
+        self, known: Profile, tile: Tile, elements: float, folds: float
     ) -> dict[str, float]:
-        """Operations by pipe; the forms of the algebra leave some of them out."""
-        known, choices = profile(self.stage), self.choices
-        pipes = {"fma": 0.0, "mufu": 0.0, "alu": 0.0}
-        tile, held = self.candidate.inner, self.kind.c
+        """Operations by pipe on so many elements of a tile, of which so many rows are folded; the
+        forms of the algebra leave some of them out."""
+        choices, held = self.choices, self.kind.c
+        pipes = dict.fromkeys(ARITHMETIC, 0.0)
         of_lane = (
             tile.row_atoms * len(row_offsets(held)),
             tile.column_atoms * len(column_offsets(held)),
@@ -191,12 +204,9 @@ class Counts:
                 pipes[pipe] += (TANH_APPROX.get(pipe, 0.0) - count) * known.tanhs * elements
         if choices.sum == "ones":
             pipes["fma"] -= exps
-        if self._moves_always():
-            pipes["fma"] += known.rescaled * rounds * rows * columns
         across = [self._moves_always()] * known.maxima + [choices.sum == "block"] * known.sums
         if self.kind.on_tensor_cores:
-            folds = rounds * rows * 4  # four lanes hold a row
-            pipes["alu"] += SHUFFLE_OPS * folds * sum(across)
+            pipes["alu"] += SHUFFLE_OPS * folds * 4 * sum(across)  # four lanes hold a row
         return pipes
 
     def _moves_always(self) -> bool:
@@ -312,6 +322,7 @@ def _conflicts(layout: SlabLayout) -> int:
     return 1 if layout.chunk_bits else math.gcd(8, layout.pitch_bytes // CHUNK_BYTES)
 
 
+ARITHMETIC = ("fma", "mufu", "alu")
 MOST_REGISTERS = 255
 INSTRUCTION_BYTES = 16
 FLOP_OF_MMA = 2 * 16 * 8 * 16

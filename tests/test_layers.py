@@ -70,7 +70,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "realizations",
             "preconditions",
         ),
-        *("sharing", "joining", "packing", "arranging", "pinning", "scheduling"),
+        *("sharing", "joining", "packing", "turning", "arranging", "pinning", "scheduling"),
     ),
     ("codegen.",),
     ("simulator.", "runtime."),

@@ -42,6 +42,7 @@ MOVES = {
     "TURNS": ["off", "on"],
     "BASE": ["max", "vote"],
     "PACK": ["off", "on"],
+    "EPILOGUE": ["apart", "inside"],
 }
 
 
