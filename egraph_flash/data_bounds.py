@@ -68,9 +68,10 @@ def _is_inside(index: Any, extent: Any) -> bool:
 
 
 def _lengths(end: Any) -> Iterator[Any]:
-    """The lengths that data gives among those of which an end is the least: an end that moves with
-    a position, as a diagonal's, or that arithmetic moved, may well lie before the first element."""
-    if end.head == "Min2":
+    """The lengths that data gives among those of which an end is the least or the greatest: an end
+    that moves with a position, as a diagonal's, or that arithmetic moved, may well lie before the
+    first element, and one that the expression itself says past the last."""
+    if end.head in ("Min2", "Max2"):
         for part in end.args:
             yield from _lengths(part)
     elif _reads(end) and not _positions(end) and not affine(end).constant:

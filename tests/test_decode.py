@@ -179,7 +179,27 @@ def test_a_hundred_runs_give_one_hash(splits: str) -> None:
     b, h, g, n, d, e = Axis.many(b=2, h=8, g=2, n=2000, d=64, e=64)
     k, v = Tensor("k", (b, g, n, d), f16), Tensor("v", (b, g, n, e), f16)
     s = (Tensor("q", (b, h, d), f16) * k[b, h // 4, n, d]).sum(d) * 0.125
-    kernel = optimize((softmax(s, n) * v[b, h // 4, n, e]).sum(n), target, {"REDUCE@n": splits})
+    pins = {"REDUCE@n": splits, "TILE@d": "a:mma_m16n8k16_f16/w1x1/f1x8/k4"}
+    kernel = optimize((softmax(s, n) * v[b, h // 4, n, e]).sum(n), target, pins)
     arrays = inputs(kernel, fresh_rng())
     runs = (kernel.run(backend="gpu", **arrays) for _ in range(100))
     assert len({np.asarray(each).tobytes() for each in runs}) == 1
+
+
+def test_a_prefix_that_is_longer_than_the_cache_is_no_length_of_data() -> None:
+    """The expression says how long it is, not the data; a length beside it is still one."""
+    b, n, d, e = Axis.many(b=2, n=20, d=16, e=16)
+    k, v = Tensor("k", (b, n, d), f16), Tensor("v", (b, n, e), f16)
+    seen = (n.index < 48) | (n.index < Tensor("count", (b,), i32)[b])
+    scores = where(seen, (Tensor("q", (b, d), f16) * k).sum(d), -inf)
+    expr = (softmax(scores, n) * v).sum(n)
+    kernel = optimize(expr, "sm_90")
+    rng = fresh_rng()
+    arrays = {x: rng.standard_normal((2, 20, 16)).astype(np.float16) for x in "kv"}
+    arrays |= {"q": rng.standard_normal((2, 16)).astype(np.float16)}
+    arrays["count"] = np.array([0, 20], np.int32)
+    out = np.asarray(kernel.run(backend="sim", **arrays))
+    assert np.abs(out - evaluate(expr, arrays)).max() < 4e-3
+    arrays["count"][1] = 21
+    with pytest.raises(InputError, match=r"count\[b\] is 21 at b = 1, wants 0 to 20"):
+        kernel.run(backend="sim", **arrays)

@@ -93,7 +93,9 @@ def run(expr: Any, pins: dict[str, str] | None = None) -> Any:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("pins", [{}, {"REDUCE": "s128"}], ids=["whole", "shared"])
+@pytest.mark.parametrize(
+    "pins", [{}, {"REDUCE": "s128", "PLACE": "fold=fuse"}], ids=["whole", "shared"]
+)
 def test_one_pass(name: str, pins: dict[str, str]) -> None:
     """The base is the maximum; what a larger one drops is folded beside it, over ties too."""
     expr, representations, naive = CASES[name]
