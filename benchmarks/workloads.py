@@ -294,7 +294,11 @@ def write(lines: Sequence[Line]) -> None:
     rows: dict[str, Any] = {}
     for line in lines:
         others = {who: round(us, 1) for who, us in line.us.items() if who not in ("ours", "copy")}
-        found = {"at": line.case.label, "us": round(line.us["ours"], 1), "peers": others}
+        found = {
+            "at": line.case.label.partition(" ")[2],
+            "us": round(line.us["ours"], 1),
+            "peers": others,
+        }
         rows.setdefault(line.case.name, found)
     MEASURED.write_text(json.dumps({"rows": rows}, indent=2, ensure_ascii=False) + "\n")
 

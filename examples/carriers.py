@@ -98,7 +98,7 @@ def carriers(kernel: Kernel) -> tuple[str, ...]:
 
 def markdown(rows: list[Row], measured: dict[str, Any]) -> str:
     """The table as the README has it, with µs where `measured` (docs/workloads.json) has them."""
-    columns = [*COLUMNS, *(["µs", "beside"] if measured else [])]
+    columns = [*COLUMNS, *(["at", "µs", "beside"] if measured else [])]
     lines = [columns, ["---"] * 2 + ["--:"] * 2 + ["---"] * (len(columns) - 4)]
     for row in rows:
         says, _, *others = row.cells()
@@ -108,6 +108,7 @@ def markdown(rows: list[Row], measured: dict[str, Any]) -> str:
             found = measured["rows"].get(row.name, {})
             peers = found.get("peers", {}).items()
             cells += [
+                found.get("at", ""),
                 f"{found['us']:.1f}" if "us" in found else "",
                 ", ".join(f"{peer} {time_us:.1f}" for peer, time_us in peers),
             ]
@@ -116,7 +117,8 @@ def markdown(rows: list[Row], measured: dict[str, Any]) -> str:
 
 
 def measurements() -> dict[str, Any]:
-    """`{"rows": {name: {"us": time, "peers": {who: time}}}}` as benchmarks leave it, or nothing."""
+    """`{"rows": {name: {"at": extents, "us": time, "peers": {who: time}}}}`, as a benchmark leaves
+    it, or nothing."""
     found: dict[str, Any] = json.loads(MEASURED.read_text()) if MEASURED.exists() else {}
     return found
 

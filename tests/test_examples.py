@@ -138,13 +138,13 @@ def test_the_table_is_the_one_in_the_readme(rows: list[carriers.Row]) -> None:
 
 
 def test_the_table_takes_what_was_measured(rows: list[carriers.Row]) -> None:
-    """µs of ours and of others where there are some, in a column more each."""
-    measured = {"rows": {"entropy": {"us": 12.34, "peers": {"torch": 56.78}}}}
+    """µs of ours and of others where there are some, in columns of their own."""
+    measured = {"rows": {"entropy": {"at": "4x9", "us": 12.34, "peers": {"torch": 56.78}}}}
     lines = carriers.markdown(rows, measured).splitlines()
-    assert all(line.replace("\\|", "").count("|") == len(carriers.COLUMNS) + 3 for line in lines)
+    assert all(line.replace("\\|", "").count("|") == len(carriers.COLUMNS) + 4 for line in lines)
     (found,) = (line for line in lines if line.startswith("| entropy"))
-    assert found.endswith("| 12.3 | torch 56.8 |")
-    assert lines[2].endswith("|  |  |")
+    assert found.endswith("| 4x9 | 12.3 | torch 56.8 |")
+    assert lines[2].endswith("|  |  |  |")
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
