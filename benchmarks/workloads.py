@@ -194,7 +194,6 @@ class Line:
     ours_bytes: int
     peer_bytes: int
     launches: int
-    passes: int
 
 
 def build(label: str) -> str | None:
@@ -269,7 +268,6 @@ def measured(case: Case, gpu: Any, rounds: int, rng: np.random.Generator, peers:
         kernel.workspace_bytes,
         peer_bytes,
         len(kernel.plan.launches),
-        kernel.passes,
     )
 
 

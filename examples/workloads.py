@@ -4,15 +4,14 @@
     egraph-flash run examples/workloads.py:decode_paged --seed 1 --backend sim
 
 Each is a function of its extents, which are small unless given: at these the table is simulated,
-while a benchmark takes those that `timed` says. The table, tests and the benchmark all read
-`WORKLOADS`. The compiler knows none of them, nor any of their names, which
-tests/rules/test_vocabulary.py sees to.
+while a benchmark gives its own. The table, tests and the benchmark all read `WORKLOADS`. The
+compiler knows none of them, nor any of their names, which tests/rules/test_vocabulary.py sees to.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -219,11 +218,10 @@ def decode_paged(b: int = 2, h: int = 8, g: int = 2, n: int = 1 << 11, d: int = 
 
 @dataclass(frozen=True)
 class Workload:
-    """A row of the table: what it says, its definition, and the extents that it is timed at."""
+    """A row of the table: what it says, and its definition."""
 
     says: str
     make: Callable[..., Any]
-    timed: Mapping[str, int]
 
     @property
     def name(self) -> str:
@@ -251,36 +249,30 @@ class Workload:
         return found
 
 
-_ROWS = {"m": 8192, "n": 8192}
-_VOCABULARY = {"m": 4096, "n": 32000}
-_LAYER = {"m": 4096, "n": 1024, "e": 1024}
-_HEADS = {"h": 8, "m": 4096, "n": 4096, "d": 64}
-_CACHE = {"b": 8, "h": 32, "g": 8, "n": 1 << 15, "d": 128}
-
 WORKLOADS: dict[str, Workload] = {
     row.name: row
     for row in (
-        Workload("matmul, bias, GELU", matmul, {"m": 4096, "n": 4096, "k": 4096}),
-        Workload("batched, transposed", batched_matmul, {"b": 16, "m": 1024, "n": 1024, "k": 1024}),
-        Workload("split-K", long_matmul, {"m": 64, "n": 64, "k": 1 << 18}),
-        Workload("softmax", row_softmax, _ROWS),
-        Workload("log-sum-exp", log_sum_exp, _ROWS),
-        Workload("the same without its maximum", log_sum_exp_plain, _ROWS),
-        Workload("cross-entropy", cross_entropy, _VOCABULARY),
-        Workload("linear + cross-entropy", linear_cross_entropy, {**_VOCABULARY, "d": 256}),
-        Workload("entropy of a softmax", entropy, _VOCABULARY),
-        Workload("Σ p² of a softmax", collision, _VOCABULARY),
-        Workload("argmax", argmax_index, _VOCABULARY),
-        Workload("mean and variance", mean_variance, _ROWS),
-        Workload("LayerNorm", layer_norm, _ROWS),
-        Workload("LayerNorm + matmul", layer_norm_matmul, _LAYER),
-        Workload("RMSNorm", rms_norm, _ROWS),
-        Workload("RMSNorm + matmul", rms_norm_matmul, _LAYER),
-        Workload("attention", attention, _HEADS),
-        Workload("gated attention", gated_attention, _HEADS),
-        Workload("linear attention", linear_attention, _HEADS),
-        Workload("decoding", decode_contiguous, _CACHE),
-        Workload("decoding, paged", decode_paged, _CACHE),
+        Workload("matmul, bias, GELU", matmul),
+        Workload("batched, transposed", batched_matmul),
+        Workload("split-K", long_matmul),
+        Workload("softmax", row_softmax),
+        Workload("log-sum-exp", log_sum_exp),
+        Workload("the same without its maximum", log_sum_exp_plain),
+        Workload("cross-entropy", cross_entropy),
+        Workload("linear + cross-entropy", linear_cross_entropy),
+        Workload("entropy of a softmax", entropy),
+        Workload("Σ p² of a softmax", collision),
+        Workload("argmax", argmax_index),
+        Workload("mean and variance", mean_variance),
+        Workload("LayerNorm", layer_norm),
+        Workload("LayerNorm + matmul", layer_norm_matmul),
+        Workload("RMSNorm", rms_norm),
+        Workload("RMSNorm + matmul", rms_norm_matmul),
+        Workload("attention", attention),
+        Workload("gated attention", gated_attention),
+        Workload("linear attention", linear_attention),
+        Workload("decoding", decode_contiguous),
+        Workload("decoding, paged", decode_paged),
     )
 }
 INPUTS = {name: row.inputs for name, row in WORKLOADS.items()}
