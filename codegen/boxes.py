@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,13 +15,13 @@ from ..layouts import alignment_of, strides_of
 from ..open_plan import BufferMap
 from ..plan import Buffer
 from ..tensor_map import ADDRESS_ALIGNMENT_BYTES, MOST_BOX, Swizzle, TensorMap
-from .affine import affine
 from .arena import Placed
+from .stepping import Stepping, stepping
 
 
 @dataclass(frozen=True)
 class Box:
-    """One copy of a tile: `row` and `byte` are where it starts in the slab's tile."""
+    """One copy of a tile: `row` and `element` are where it starts in the slab's tile."""
 
     offset_bytes: int
     row: int
@@ -31,7 +32,8 @@ class Box:
 class Boxes:
     """The map of an operand and the boxes that fill its slab, in order.
 
-    `dims` gives the index of each dimension of the map, innermost first.
+    `dims` gives the index of each dimension of the map, innermost first. Rows of the tile that an
+    index finds a run at a time, as in pages, are a box for each run.
     """
 
     map: TensorMap | BufferMap
@@ -45,17 +47,22 @@ def boxes_of(placed: Placed) -> Boxes:
 
     Raises ScheduleError for an index that no map describes.
     """
-    inside = {placed.across, placed.along}
     load, layout = placed.load, placed.layout
     name, dtype_name, *_ = load.args[0].args
     size = DTYPES[dtype_name].size_bytes
     dims = tuple(reversed(load.args[1]))
-    for index in dims:
-        _check(name, index, inside)
-    row_dim = next(i for i, index in enumerate(dims) if placed.across in _axes(index))
-    if placed.along not in _axes(dims[0]):
-        raise _refused(name, f"its last index is {dims[0]}, wants one along {placed.along}")
-    rows = _divisor(layout.rows, MOST_BOX)
+    across = [_stepping(name, index, placed.across) for index in dims]
+    along = [_stepping(name, index, placed.along) for index in dims]
+    if [each.step for each in along] != [1] + [0] * (len(dims) - 1) or any(a.run for a in along):
+        raise _refused(name, f"its last index is {dims[0]}, wants one along {placed.along} alone")
+    moving = [dim for dim, each in enumerate(across) if each.step]
+    if len(moving) != 1 or across[moving[0]].step != 1 or moving == [0]:
+        raise _refused(name, f"{placed.across} is no dimension of its own")
+    (row_dim,) = moving
+    run = math.gcd(*(each.run for each in across))
+    if run and (placed.across.extent.head == "Symbol" or placed.across.size % run):
+        raise _refused(name, f"{placed.across} ends inside a run of {run} rows")
+    rows = _divisor(math.gcd(layout.rows, run), MOST_BOX)
     width = layout.span_bytes // size
     if layout.pitch_bytes != layout.span_bytes:
         raise _refused(name, "rows with padding between them; SLAB=xor or raw would do")
@@ -100,18 +107,11 @@ def _boxes(placed: Placed, rows: int, width: int) -> Iterator[Box]:
             yield Box(start, row, across * width)
 
 
-def _check(name: str, index: Any, inside: set[Axis]) -> None:
-    """An index moves with at most one axis of the tile, one to one."""
-    form = affine(index)
-    scaled = [axis for axis, scale in form.axes if axis in inside and scale != 1]
-    moving = [axis for axis, _ in form.axes if axis in inside]
-    hidden = [term for term, _ in form.terms if inside & set(term.axes)]
-    if scaled or hidden or len(moving) > 1:
-        raise _refused(name, f"the index {index} is no axis of the tile plus a constant")
-
-
-def _axes(index: Any) -> tuple[Axis, ...]:
-    return tuple(axis for axis, _ in affine(index).axes)
+def _stepping(name: str, index: Any, axis: Axis) -> Stepping:
+    found = stepping(index, axis)
+    if found is None:
+        raise _refused(name, f"the index {index} does not move with {axis} in steps")
+    return found
 
 
 def _divisor(number: int, most: int) -> int:

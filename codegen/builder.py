@@ -112,7 +112,7 @@ class Builder:
 
     @contextmanager
     def loop(self, counter: Register, begin: int, end: int, step: int) -> Iterator[None]:
-        """A loop of at least one round: `counter` takes begin, begin + step, … below `end`."""
+        """A loop of at least one round: `counter` takes what range(begin, end, step) has."""
         depth = self.depth
         label = f"L{self.labels}"
         self.labels += 1
@@ -124,7 +124,7 @@ class Builder:
         self._append(LabelMark(label))
         yield
         self.put("add_s32", d=counter, a=counter, b=step)
-        again = self.op("setp_lt_s32", counter, end)
+        again = self.op("setp_lt_s32" if step > 0 else "setp_gt_s32", counter, end)
         self.put("bra", guard=again, target=Label(label))
         del self.blocks[-2:]
         self.blocks[-1].term = ""  # what follows the loop names its term again

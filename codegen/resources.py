@@ -50,9 +50,8 @@ def registers(demand: Demand) -> int:
     Three moments of a round are weighed: the contractions of the body with the operands of one
     slab; the tile as it was folded, as it becomes at the new bases, and rounded to pairs; and the
     contraction over the fold. With a skew, the next block's tile lives beside the one in hand; and
-    so does part of it where several blocks stand in a row, since the assembler starts it early. A
-    fold over columns has a value for each row and the place of each column beside the accumulators,
-    in whose registers stands what becomes of them.
+    so does what is started `_early`. A fold over columns has a value for each row and the place of
+    each column beside the accumulators, in whose registers stands what becomes of them.
     """
     inner, outer, choices = demand.inner, demand.outer, demand.choices
     kind = atom(inner.atom)
@@ -60,8 +59,7 @@ def registers(demand: Demand) -> int:
     own = demand.has_inner or not demand.has_outer
     tile = words(kind, inner.row_atoms, inner.column_atoms) if own else 0
     rounded = -(-tile // 2) if demand.handoff and kind.on_tensor_cores else 0
-    several = any(staging.steps > 1 for _, staging in choices.stage)
-    beside = tile if choices.skew != "off" else tile // 2 if several else 0
+    beside = tile if choices.skew != "off" else _early(demand, tile)
     kept = 0
     if choices.hoist == "registers" and kind.on_tensor_cores:
         kept = sum(kind.a.elements // 2 * inner.row_atoms * steps for steps in demand.steps)
@@ -79,6 +77,19 @@ def registers(demand: Demand) -> int:
     if demand.has_outer:
         moments.append(held + (rounded or tile) + _slab(kind, outer, not demand.handoff))
     return OVERHEAD_REGISTERS + ROW_REGISTERS * rows + max(moments) + beside + kept
+
+
+def _early(demand: Demand, tile: int) -> int:
+    """Words of later blocks' tiles that the assembler makes beside the one in hand.
+
+    Where several blocks stand in a row it starts the next one early, of whose tile half is there
+    when most is live. In a block of one warp no barrier keeps it from starting them all, each with
+    its tile and what becomes of it.
+    """
+    several = max((staging.steps for _, staging in demand.choices.stage), default=1)
+    if max(demand.inner.warps, demand.outer.warps) == 1:
+        return 2 * tile * (several - 1)
+    return tile // 2 if several > 1 else 0
 
 
 def _places(tile: Tile) -> int:

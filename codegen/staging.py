@@ -18,6 +18,7 @@ from .copies import Copier, Slot
 from .expression import compute
 from .frames import Frame, Side
 from .ptx import Address, Register
+from .stepping import stepping
 
 Moving = Register | int
 
@@ -70,18 +71,14 @@ class Staging:
     def send(self, placed: Placed, at: Position, slot: Slot, barrier: Address) -> None:
         """The whole tile, by tensor copies of one thread; their bytes count at the barrier."""
         boxes = boxes_of(placed)
-        for box in boxes.boxes:
-            self._send_box(placed, boxes, box, at, slot, barrier)
+        places = [self._coordinates(placed, boxes, box, at) for box in boxes.boxes]
+        for box, coordinates in zip(boxes.boxes, places, strict=True):
+            self._send_box(boxes, box, coordinates, slot, barrier)
 
     def _send_box(
-        self, placed: Placed, boxes: Boxes, box: Box, at: Position, slot: Slot, barrier: Address
+        self, boxes: Boxes, box: Box, coordinates: list[Register], slot: Slot, barrier: Address
     ) -> None:
         b = self.ctx.builder
-        firsts = {
-            axis: self._first(axis, at, first)
-            for axis, first in ((placed.across, box.row), (placed.along, box.element))
-        }
-        coordinates = [self._coordinate(index, firsts) for index in boxes.dims]
         base = self.ctx.shared
         if slot.register is not None:
             base = b.op("add_s32", base, slot.register)
@@ -96,6 +93,21 @@ class Staging:
             row += "_hint"
             operands["policy"] = self.policy
         b.put(row, **operands)
+
+    def _coordinates(self, placed: Placed, boxes: Boxes, box: Box, at: Position) -> list[Register]:
+        firsts = {
+            axis: self._first(axis, at, first)
+            for axis, first in ((placed.across, box.row), (placed.along, box.element))
+        }
+        found = []
+        for index in boxes.dims:
+            form = stepping(index, placed.across)
+            assert form is not None, "a box moves with its rows in steps"
+            if form.run:
+                found.append(self._found(index, placed.across, at, box.row))
+            else:
+                found.append(self._coordinate(index, firsts))
+        return found
 
     def _first(self, axis: Axis, at: Position, first: int) -> Any:
         b = self.ctx.builder
@@ -123,6 +135,19 @@ class Staging:
             b.put("mov_s32", d=register, a=word + total)
             return register
         return b.op("add_s32", word, total) if total != 0 else word
+
+    def _found(self, index: Any, axis: Axis, at: Position, row: int) -> Register:
+        """An index that a run of rows has in common, or that begins at 0 with each; where rows
+        end before the box, one that no array has, so that zeros come."""
+        side = self.side(axis, at)
+        side = replace(side, offsets=(0,), lane_steps=(), warps=1, ahead=side.ahead + row)
+        on_rows = axis is self.frame.row.axis
+        frame = Frame(side, self.frame.column) if on_rows else Frame(self.frame.row, side)
+        word = compute(self.ctx, index, frame).words[0]
+        inside = self.ctx.inside(side)
+        if inside is None:
+            return word
+        return self.ctx.builder.op("selp_s32", word, -1, inside.words[0])
 
     # ---- sides -----------------------------------------------------------------------------------
 

@@ -113,10 +113,9 @@ class Stream:
         self.counter = 0
         for op in self.loop.before:
             self.block(op)
-        if self.loop.rounds:
-            self.rounds(self.loop)
-        for op in self.loop.after:
-            self.step(op)
+        parts = (self.rounds, self.tail)
+        for part in parts[::-1] if self.loop.backwards else parts:
+            part(self.loop)
         self.kernel.let_go, self.kernel.at_end = self.let_go, self.unmake
         for op in walk((*self.loop.body, *self.loop.after)):
             if isinstance(op, Block):
@@ -128,13 +127,22 @@ class Stream:
             if isinstance(op, Rebase):
                 keep(self.ctx, op)
 
+    def tail(self, loop: Loop) -> None:
+        for op in loop.after:
+            self.step(op)
+
     def rounds(self, loop: Loop) -> None:
+        if not loop.rounds:
+            return
         stride = loop.block * loop.stride
         counter = self.b.new("b32")
         self.ctx.moving[counter] = self.b.depth + 1
         for ring in self.rings:
             ring.enter(counter, loop.rounds)
-        with self.b.loop(counter, 0, loop.rounds * stride, stride):
+        steps = range(0, loop.rounds * stride, stride)
+        if loop.backwards:
+            steps = steps[::-1]
+        with self.b.loop(counter, steps.start, steps.stop, steps.step):
             self.deepen(self.b.depth)
             self.counter = counter
             self.ctx.met = self.ctx.warp_met = False  # as at the end of the round before

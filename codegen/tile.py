@@ -270,7 +270,8 @@ class Block:
 class Loop:
     """The serial level of the tower: every block of the fold axis, in order.
 
-    `before` runs once, then `body` for each `stride` blocks, `rounds` times, then `after`.
+    `before` runs once, then `body` for each `stride` blocks, `rounds` times, then `after`. Where it
+    goes `backwards`, `after` runs first and then the rounds, the last one first.
     """
 
     axis: Axis
@@ -281,13 +282,16 @@ class Loop:
     before: tuple[Any, ...]
     body: tuple[Any, ...]
     after: tuple[Any, ...]
+    backwards: bool = False
 
     def __str__(self) -> str:
         head = f"loop {self.axis} by {self.stride} x {self.block}, {self.rounds} rounds"
+        head += ", the last first" if self.backwards else ""
         through = f", through {'; '.join(map(str, self.pipes))}" if self.pipes else ""
-        lines = [*lines_of(self.before), f"{head}{through}:"]
-        lines += [f"  {line}" for line in lines_of(self.body)]
-        return "\n".join([*lines, *lines_of(self.after)])
+        rounds = [f"{head}{through}:", *(f"  {line}" for line in lines_of(self.body))]
+        after = lines_of(self.after)
+        ordered = [*after, *rounds] if self.backwards else [*rounds, *after]
+        return "\n".join([*lines_of(self.before), *ordered])
 
 
 @dataclass(frozen=True)

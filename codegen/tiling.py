@@ -164,14 +164,15 @@ class _Writer:
     def epilogue(self) -> list[Op]:
         """What follows for each element of the fold, over its blocks once more.
 
-        Where one block is all, what it loaded is still in registers.
+        Where one block is all, what it loaded is still in registers; else the last blocks come
+        first, which caches still have.
         """
         ops = [self.store(target) for target in self.stage.epilogue]
         if not ops:
             return []
         fold, choices = self.roles.fold, replace(self.choices, skew="off")
         assert fold is not None, "an epilogue follows a fold"
-        return [pipelined(fold, self.block, ops, (), (), choices)]
+        return [replace(pipelined(fold, self.block, ops, (), (), choices), backwards=True)]
 
     def merge(self, ops: list[Op]) -> None:
         """The states of the warps along the fold combined, in the order of their places."""

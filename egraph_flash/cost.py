@@ -11,6 +11,7 @@ from .errors import ScheduleError
 from .machines import Machine
 
 SPILL_FACTOR = 1.25  # where registers are spilled, typically
+COPYING = ("hbm", "l2")  # what copies into the slots of a ring take
 MOST_STRANDS = 4.0  # to choose from; more of them hide no more of what is not the slowest
 
 
@@ -25,7 +26,8 @@ class Work:
     are how much the blocks have to do, in the order in which they start; empty where all have as
     much.
     `serial_steps` is the longest chain of dependent trips to memory in one block, `chain_clocks`
-    what other chains take beside it; `overlap` how many independent strands of work a warp has at
+    what other chains take beside it. A block fills `slots` one after the other, each asked for
+    `ahead` slots before its turn; 0 where nothing is. `overlap` is how many independent strands of work a warp has at
     a time, `spills` whether its registers do not suffice.
     """
 
@@ -49,6 +51,8 @@ class Work:
     shared_bytes_per_cta: int = 0
     serial_steps: float = 0.0
     chain_clocks: float = 0.0
+    slots: float = 0.0
+    ahead: int = 0
     overlap: float = 1.0
     spills: bool = False
 
@@ -139,6 +143,10 @@ def predict(work: Work, machine: Machine) -> Cost:
     always paid. How much of the others hides behind it depends on how many warps a scheduler can
     choose from: with one, a chain of dependent steps pays for all of them in turn;
     past four strands of work nothing more was seen to hide.
+
+    Copies into the slots of a ring run beside all that, whatever there is to choose from: what
+    takes longer counts, and of the other its share of one round, the first to come or the last to
+    be worked on. A slot comes a trip to memory and its transfer after it was asked for.
     """
     resident = resident_ctas(work, machine)
     on_busiest = -(-work.ctas // machine.sms)
@@ -166,9 +174,9 @@ def predict(work: Work, machine: Machine) -> Cost:
         """The time of the busiest SM, with so many blocks on it, and of each resource alone."""
         alone = {name: time * share for name, time in per_sm.items()}
         alone |= {"hbm": hbm_us, "latency": chain_us * share}
-        slowest = max(alone.values())
+        own = [time for name, time in alone.items() if not work.ahead or name not in COPYING]
         strands = max(1.0, blocks * work.warps_per_cta / 4) * work.overlap  # of a scheduler
-        return slowest + (sum(alone.values()) - slowest) / min(strands, MOST_STRANDS), alone
+        return max(own) + (sum(own) - max(own)) / min(strands, MOST_STRANDS), alone
 
     share = on_busiest / work.ctas  # of the whole work, on the busiest SM
     if work.weights:
@@ -176,6 +184,14 @@ def predict(work: Work, machine: Machine) -> Cost:
         rates = tuple(full / busy(1 / machine.sms, count + 1)[0] for count in range(at_once))
         share = busiest_share(work.weights, machine.sms, rates)
     busy_us, resource_us = busy(share, at_once)
+    resource_us["ring"] = 0.0
+    if work.ahead:
+        rounds = max(work.slots * on_busiest / at_once, 1.0)
+        transfer_us = max(resource_us[name] for name in COPYING)
+        trips_us = rounds * machine.step_us * min(1.0, work.hbm_bytes / work.l2_bytes)
+        resource_us["ring"] = (trips_us + transfer_us) / work.ahead
+        copied_us = max(transfer_us, resource_us["ring"])
+        busy_us = max(busy_us, copied_us) + min(busy_us, copied_us) / rounds
     slowest = max(resource_us, key=lambda name: (resource_us[name], name))
     return Cost(
         total_us=machine.launch_us + busy_us * (SPILL_FACTOR if work.spills else 1.0),

@@ -28,6 +28,7 @@ _MOVES = (
     {"STAGE": Staging(), "SLAB": "raw", "ROLES": "all", "SKEW": "off", "DRAIN": Drain(2)},
     {"STAGE": Staging(2, 1, "cp", True), "SLAB": "xor", "ROLES": "all", "SKEW": "off"},
     {"STAGE": Staging(2, 1, "tma", True), "SLAB": "xor", "ROLES": "rotate", "SKEW": "off"},
+    {"STAGE": Staging(4, 1, "tma", True), "SLAB": "xor", "ROLES": "rotate", "SKEW": "off"},
     {"STAGE": Staging(2, 2, "tma", True), "SLAB": "xor", "ROLES": "rotate", "SKEW": "off"},
     {"STAGE": Staging(2, 4, "tma", True), "SLAB": "xor", "ROLES": "rotate", "SKEW": "off"},
     {"STAGE": Staging(2, 4, "tma", True), "SLAB": "xor", "ROLES": "rotate", "SKEW": "on"},

@@ -87,6 +87,8 @@ class Counts:
             shared_bytes_per_cta=self._arena.size_bytes,
             serial_steps=self._serial_steps(steps) + (steps if again else 0.0),
             chain_clocks=self._chain_clocks(steps),
+            slots=steps / self._group(),
+            ahead=self._ahead(),
             overlap=self._overlap(),
             spills=self._need > self._most_registers(),
         )
@@ -103,6 +105,10 @@ class Counts:
     def _group(self) -> int:
         """Blocks of the fold that a round of the loop works on."""
         return max((s.steps for _, s in self.choices.stage if s.depth), default=1)
+
+    def _ahead(self) -> int:
+        """How many slots before its turn the slot of a ring is asked for; 0 without a ring."""
+        return min((s.depth - 1 for _, s in self.choices.stage if s.ring), default=0)
 
     def _weights(self, tiles: tuple[int, ...], others: int) -> tuple[int, ...]:
         """The blocks' weights in the order in which they start; empty where all are alike."""
