@@ -257,7 +257,8 @@ class _Planner:
             roles.fold: block,
         }
         for each in self.sums.contractions if found is not None else ():
-            if load not in (each.left, each.right) or each.depth is roles.fold:
+            taken = load is each.left or load is each.right
+            if not taken or each.depth is roles.fold:
                 continue
             if each.depth is roles.column and columns < each.depth.size:
                 raise ScheduleError(

@@ -214,7 +214,8 @@ class Session:
 def shared(*terms: Term, prefix: str = "$v") -> tuple[list[str], dict[Term, str]]:
     """Terms as egglog text: a binding for each shared part, and how each part is written.
 
-    Bindings that are not taken back need a prefix of their own. Written out as one text a term may be exponentially long, and as one query it takes as long.
+    Written out as one text a term may be exponentially long, and as one query it takes as long.
+    Bindings that are not taken back need a prefix of their own.
     """
     nodes = subterms(*terms)
     uses = Counter(child for node in nodes for child in node.children)

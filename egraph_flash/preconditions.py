@@ -66,9 +66,12 @@ def _copies(made: Arena, choices: Choices) -> Refusal | None:
     """Whether every operand can be copied as its transport copies."""
     by_tma = any(ring.staging.transport == "tma" for ring in made.rings)
     once = "tma" if by_tma else "cp"
-    pairs = [(p, ring.staging.transport) for ring in made.rings for p in (*ring.slabs, *ring.lead)]
-    for placed, transport in [*pairs, *((placed, once) for placed in made.kept)]:
-        knob = f"STAGE@{placed.name}" if (placed, transport) in pairs else "HOIST"
+    copied = [
+        (f"STAGE@{placed.name}", placed, ring.staging.transport)
+        for ring in made.rings
+        for placed in (*ring.slabs, *ring.lead)
+    ]
+    for knob, placed, transport in [*copied, *(("HOIST", placed, once) for placed in made.kept)]:
         if transport == "cp" and placed.run_bytes < LEAST_COPY_BYTES:
             return Refusal(
                 knob,
