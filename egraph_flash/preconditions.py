@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from .candidates import Candidate, demand
+from .candidates import Candidate, registers_of
 from .carriers import bases_of, monoid_of
 from .choices import LEAST_REGISTERS, Choices
 from .codegen.arena import Arena, arena
 from .codegen.atoms import atom
 from .codegen.boxes import boxes_of
 from .codegen.residency import PRODUCER_THREADS
-from .codegen.resources import SLACK_REGISTERS, registers
+from .codegen.resources import SLACK_REGISTERS
 from .codegen.slabs import CHUNK_BYTES
 from .errors import ScheduleError
 from .gauge import tells_the_base
@@ -95,7 +95,7 @@ def _copies(made: Arena, choices: Choices) -> Refusal | None:
 def _registers(
     stage: Stage, candidate: Candidate, choices: Choices, machine: Machine
 ) -> Refusal | None:
-    need = registers(demand(stage, candidate, choices))
+    need = registers_of(stage, candidate, choices)
     warps = max(candidate.inner.warps, candidate.outer.warps)
     producers = PRODUCER_THREADS // 32 if choices.roles == "producer" else 0
     if need > machine.registers_per_thread + SLACK_REGISTERS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
@@ -61,7 +62,7 @@ class Candidate:
     outline: Outline
     rank: Rank
 
-    @property
+    @cached_property
     def signature(self) -> frozenset[Any]:
         """Which passes it takes and which channels it reads there: what sharing depends on."""
         return frozenset((place, item.used) for place, item in self.outline.passes.items())
@@ -230,7 +231,7 @@ class _Run:
         old = self.best.get(klass, [])
         kept = [item.term for item in old] if klass.sort == "Expr" else []
         best = self._select(klass, kept + terms)
-        if [item.term for item in best] == [item.term for item in old]:
+        if len(best) == len(old) and all(a.term is b.term for a, b in zip(best, old, strict=True)):
             return False
         self.best[klass] = best
         operands = [self._operand(klass, item.term) for item in best]

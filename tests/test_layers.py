@@ -13,7 +13,17 @@ PACKAGE = Path(__file__).parent.parent / "egraph_flash"
 # from left to right; a name ending in a point stands for a whole package
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
-        *("errors", "notices", "debug", "dtypes", "operators", "monoids", "terms", "notation"),
+        *(
+            "errors",
+            "notices",
+            "once",
+            "debug",
+            "dtypes",
+            "operators",
+            "monoids",
+            "terms",
+            "notation",
+        ),
         *(
             "axes",
             "free",
@@ -55,6 +65,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "codegen.resources",
             "candidates",
             "profiles",
+            "traffic",
             "workload",
         ),
         *(
