@@ -24,7 +24,8 @@ from .notation import text
 from .open_plan import Extent
 from .record import Cost, Record, Schedule, Spec
 from .request import Request, Root
-from .scheduling import Scheduled, ScheduledPlan, Scheduler
+from .scheduling import ScheduledPlan, Scheduler
+from .searching import Scheduled
 from .shapes import shape_of
 from .stages import Stage, split
 from .terms import subterms

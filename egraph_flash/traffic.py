@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
 
+from .axes import Axis
 from .candidates import Candidate, columns_of
 from .choices import Choices
 from .codegen.arena import Arena, arena
 from .codegen.atoms import Atom, atom
 from .codegen.slabs import CHUNK_BYTES, SlabLayout
 from .profiles import Read, profile
+from .roles import Roles
 from .stages import Stage
 
 RING_WAIT = 0.05  # of a trip: the barrier of a slot that is full already
@@ -61,14 +64,10 @@ class Traffic:
         for each of them.
         """
         roles, candidate = self.stage.roles, self.candidate
-        columns = columns_of(self.stage, candidate)
-        extent = {roles.row: candidate.rows, roles.column: columns, roles.fold: candidate.block}
+        extent = _extents(self.stage, candidate)
         read_bytes = touched_bytes = drained_bytes = 0.0
         for read in self.reads:
-            block = float(read.size_bytes)
-            for axis in read.axes:
-                if axis not in roles.batch:
-                    block *= min(extent.get(axis, axis.size), axis.size)
+            block = _block_bytes(read, roles, extent)
             warps = 1 if roles.row in read.axes else candidate.inner.row_warps
             where = self._residence(read)
             if where == "register":
@@ -155,6 +154,28 @@ class Traffic:
 def _conflicts(layout: SlabLayout) -> int:
     """How many of 8 consecutive rows' chunks lie in the same banks."""
     return 1 if layout.chunk_bits else math.gcd(8, layout.pitch_bytes // CHUNK_BYTES)
+
+
+def streamed_bytes(stage: Stage, candidate: Candidate) -> float:
+    """What a block reads in one round, however operands move: what varies along the fold."""
+    roles, extent = stage.roles, _extents(stage, candidate)
+    streamed = (read for read in profile(stage).reads if roles.fold in read.axes)
+    return sum(_block_bytes(read, roles, extent) for read in streamed)
+
+
+def _extents(stage: Stage, candidate: Candidate) -> dict[Axis | None, int]:
+    """How far a round of a block reaches along the axes that it has tiles of."""
+    roles, columns = stage.roles, columns_of(stage, candidate)
+    return {roles.row: candidate.rows, roles.column: columns, roles.fold: candidate.block}
+
+
+def _block_bytes(read: Read, roles: Roles, extent: Mapping[Axis | None, int]) -> float:
+    """The bytes of an array that a round of a block takes."""
+    block = float(read.size_bytes)
+    for axis in read.axes:
+        if axis not in roles.batch:
+            block *= min(extent.get(axis, axis.size), axis.size)
+    return block
 
 
 @lru_cache(maxsize=8192)

@@ -13,14 +13,14 @@ from .choices import LEAST_REGISTERS, PLAIN, Choices
 from .codegen.atoms import Atom, atom
 from .codegen.frames import column_offsets, row_offsets
 from .codegen.residency import PRODUCER_THREADS
-from .cost import Work
+from .cost import MOST_STRANDS, Work
 from .knobs import Tile
 from .pipes import PIPES, TANH_APPROX
 from .profiles import Profile, profile
 from .shapes import shape_of
 from .skipping import heavy_last, weights
 from .stages import Stage
-from .traffic import traffic_of
+from .traffic import streamed_bytes, traffic_of
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,9 @@ class Counts:
     def work(self) -> Work:
         known, roles = profile(self.stage), self.stage.roles
         candidate, kind = self.candidate, self.kind
-        rows = kind.rows * candidate.inner.row_atoms * candidate.inner.row_warps
+        rows = candidate.rows
         columns = columns_of(self.stage, candidate)
-        batch = math.prod(axis.size for axis in roles.batch)
-        others = max(_tiles(roles.column, columns) * batch, 1)
+        others = self._others()
         tiles = self._blocks_of_tiles(rows)
         ctas = max(len(tiles) * others, 1)
         steps = sum(tiles) / max(len(tiles), 1)
@@ -48,15 +47,7 @@ class Counts:
             body["fma"] += known.rescaled * rows * steps * ctas * columns
         after = self._after(float(ctas) * rows, columns)
         pipes = {pipe: count + after[pipe] for pipe, count in body.items()}
-        flop = (
-            2.0
-            * ctas
-            * rows
-            * (
-                sum(width * _rounded(found.depth.size, kind.depth) for found in known.inner)
-                + len(known.outer) * (columns + self._ones()) * width
-            )
-        )
+        flop = self._flop(ctas, width)
         handed = elements if self._hands_over() else 0.0
         traffic = traffic_of(self.stage, candidate, self.choices)
         read, touched, drained = traffic.round_bytes
@@ -88,6 +79,38 @@ class Counts:
             overlap=self._overlap(),
             spills=self._need > self._most_registers(),
         )
+
+    def least(self) -> Work:
+        """What this and every realization that leaves out no more of the fold does: its products,
+        and the bytes of what varies along the fold."""
+        candidate = self.candidate
+        tiles = self._blocks_of_tiles(candidate.rows)
+        ctas = max(len(tiles) * self._others(), 1)
+        steps = sum(tiles) / max(len(tiles), 1)
+        flop = self._flop(ctas, candidate.block * steps)
+        return Work(
+            mma_flop=flop if self.kind.on_tensor_cores else 0.0,
+            fma_flop=0.0 if self.kind.on_tensor_cores else flop,
+            hbm_bytes=profile(self.stage).hbm_bytes,
+            l2_bytes=ctas * steps * streamed_bytes(self.stage, candidate),
+            ctas=ctas,
+            registers_per_thread=LEAST_REGISTERS,
+            overlap=MOST_STRANDS,
+        )
+
+    def _others(self) -> int:
+        """Blocks beside those of the row tiles: of column tiles, and batches."""
+        roles, columns = self.stage.roles, columns_of(self.stage, self.candidate)
+        batch = math.prod(axis.size for axis in roles.batch)
+        return max(_tiles(roles.column, columns) * batch, 1)
+
+    def _flop(self, ctas: int, width: float) -> float:
+        """Of all products, with so many elements of the fold in each block."""
+        known, columns = profile(self.stage), columns_of(self.stage, self.candidate)
+        depth = self.kind.depth
+        inner = sum(width * _rounded(found.depth.size, depth) for found in known.inner)
+        outer = len(known.outer) * (columns + self._ones()) * width
+        return 2.0 * ctas * self.candidate.rows * (inner + outer)
 
     def _blocks_of_tiles(self, rows: int) -> tuple[int, ...]:
         """How many blocks of the fold each row tile works on, in whole groups of a slot."""
@@ -217,6 +240,12 @@ SHUFFLE_OPS = 4.0  # two exchanges and two operations, for each lane that holds 
 def work_of(stage: Stage, candidate: Candidate, choices: Choices = PLAIN) -> Work:
     """The work of one launch of the stage under this geometry and realization."""
     return Counts(stage, candidate, choices).work()
+
+
+def least_work(stage: Stage, candidate: Candidate, choices: Choices) -> Work:
+    """The work that no realization of a geometry does without, if none leaves out more of the fold
+    than this one does, block by block."""
+    return Counts(stage, candidate, choices).least()
 
 
 def _tiles(axis: Axis | None, extent: int) -> int:
