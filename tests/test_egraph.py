@@ -55,6 +55,22 @@ def test_a_term_of_another_class_is_no_member() -> None:
     assert not session.holds(1, term)
 
 
+def test_carriers_are_asked_for_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A term whose parts are shared over and over is exponentially long when written out."""
+    (n,) = Axis.many(n=8)
+    y = Tensor("x", (n,), f32).expr
+    for _ in range(14):
+        y = y * y
+    session = Session((y.sum(n),))
+    programs: list[str] = []
+    run = session.run
+    monkeypatch.setattr(session, "run", lambda program: programs.append(program) or run(program))
+    for _ in range(2):  # each time under names of their own
+        session.narrow([(n, (make("Ch", make("Sum"), y),))])
+    assert max(map(len, programs)) < 2000
+    assert session.holds(0, y.sum(n))
+
+
 def test_hits_count_the_laws_that_matched() -> None:
     session = Session((attention(),))
     session.saturate()
