@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -64,7 +65,12 @@ def test_carriers_are_asked_for_part_by_part(monkeypatch: pytest.MonkeyPatch) ->
     session = Session((y.sum(n),))
     programs: list[str] = []
     run = session.run
-    monkeypatch.setattr(session, "run", lambda program: programs.append(program) or run(program))
+
+    def recorded(program: str) -> Any:
+        programs.append(program)
+        return run(program)
+
+    monkeypatch.setattr(session, "run", recorded)
     for _ in range(2):  # each time under names of their own
         session.narrow([(n, (make("Ch", make("Sum"), y),))])
     assert max(map(len, programs)) < 2000
