@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from .candidates import Candidate, registers_of
 from .carriers import bases_of, monoid_of
@@ -15,6 +16,7 @@ from .codegen.resources import SLACK_REGISTERS
 from .codegen.slabs import CHUNK_BYTES
 from .errors import ScheduleError
 from .gauge import tells_the_base
+from .knobs import Tile
 from .machines import Machine
 from .shapes import free_base, multiple_of, riders, shape_of, tiles_of
 from .skipping import scan_of, skips, uneven
@@ -48,8 +50,17 @@ def _resources(
     stage: Stage, candidate: Candidate, choices: Choices, machine: Machine
 ) -> Refusal | None:
     """Shared memory, copies and registers."""
+    refusal = _memory(stage, candidate.inner, candidate.outer, choices.movement, machine)
+    return refusal or _registers(stage, candidate, choices, machine)
+
+
+@lru_cache(maxsize=8192)
+def _memory(
+    stage: Stage, inner: Tile, outer: Tile, movement: Choices, machine: Machine
+) -> Refusal | None:
+    """Shared memory and copies, which no form of the algebra changes."""
     try:
-        made = arena(stage, candidate.inner, candidate.outer, choices)
+        made = arena(stage, inner, outer, movement)
     except ScheduleError as error:
         return Refusal("STAGE", str(error))
     if made.size_bytes > machine.shared_bytes_per_cta:
@@ -57,9 +68,9 @@ def _resources(
             "STAGE",
             f"it needs {made.size_bytes} shared bytes, more than the "
             f"{machine.shared_bytes_per_cta} that a block of {machine.target} may have"
-            f"{_fewer(made, choices, machine)}",
+            f"{_fewer(made, movement, machine)}",
         )
-    return _copies(made, choices) or _registers(stage, candidate, choices, machine)
+    return _copies(made, movement)
 
 
 def _copies(made: Arena, choices: Choices) -> Refusal | None:
