@@ -95,10 +95,17 @@ class Arena:
 Streamed = tuple[Contraction | None, Staging]  # None: a tile of the body
 
 
-@lru_cache(maxsize=4096)
 def arena(stage: Stage, inner: Tile, outer: Tile, choices: Choices) -> Arena:
-    """The arena of a stage with these tiles. Raises ScheduleError for what no slab can hold."""
-    return _Planner(stage, inner, outer, choices).plan()
+    """The arena of a stage with these tiles, whatever the form of the algebra.
+
+    Raises ScheduleError for what no slab can hold.
+    """
+    return _arena(stage, inner, outer, choices.movement)
+
+
+@lru_cache(maxsize=8192)
+def _arena(stage: Stage, inner: Tile, outer: Tile, movement: Choices) -> Arena:
+    return _Planner(stage, inner, outer, movement).plan()
 
 
 class _Planner:
@@ -257,7 +264,8 @@ class _Planner:
             roles.fold: block,
         }
         for each in self.sums.contractions if found is not None else ():
-            if load not in (each.left, each.right) or each.depth is roles.fold:
+            taken = load is each.left or load is each.right
+            if not taken or each.depth is roles.fold:
                 continue
             if each.depth is roles.column and columns < each.depth.size:
                 raise ScheduleError(

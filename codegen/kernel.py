@@ -15,7 +15,7 @@ from ..layouts import alignment_of, strides_of
 from ..machines import machine
 from ..open_plan import OpenBuffer, OpenLaunch, OpenPlan
 from ..plan import Role
-from ..scheduling import Scheduled
+from ..searching import Scheduled
 from ..terms import subterms
 from .arena import Arena, arena
 from .last_block import Following, counter_of

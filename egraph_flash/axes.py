@@ -65,7 +65,7 @@ class Axis(Term):
     def size(self) -> int:
         """The number of values of this axis (a symbolic extent counts as its hint)."""
         if self.head == "Ax":
-            return size_of(self.extent)
+            return size_of(self.args[1])
         if self.head == "Outer":
             return -(-self.args[0].size // self.args[1])  # type: ignore[no-any-return]
         return self.args[1]  # type: ignore[no-any-return]

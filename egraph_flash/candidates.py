@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from .axes import Axis
@@ -14,11 +15,13 @@ from .codegen import resources
 from .codegen.atoms import ATOMS, Atom, atom
 from .dtypes import DTYPES
 from .knobs import Tile
+from .once import hashed_once
 from .roles import Contraction
 from .shapes import loads_of, operand_dtypes, shape_of
 from .stages import Stage
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Candidate:
     """One geometry of a stage: `tiles` as they are printed, by the axis that names them.
@@ -234,6 +237,18 @@ def why_not(stage: Stage, candidate: Candidate) -> str | None:
     if outer.column_warps > 1 and shared and inner.column_warps == 1:
         return "column warps would share rows whose folds are not combined across warps"
     return None
+
+
+def columns_of(stage: Stage, candidate: Candidate) -> int:
+    """Columns of a block."""
+    tile = candidate.outer if stage.fold is not None else candidate.inner
+    return atom(tile.atom).columns * tile.column_atoms * tile.column_warps
+
+
+@lru_cache(maxsize=8192)
+def registers_of(stage: Stage, candidate: Candidate, choices: Choices) -> int:
+    """An estimate of the registers of a thread."""
+    return resources.registers(demand(stage, candidate, choices))
 
 
 def demand(stage: Stage, candidate: Candidate, choices: Choices) -> resources.Demand:

@@ -13,10 +13,11 @@ class Naming:
     """A one-to-one renaming of the axes, tensors and symbols of some expressions.
 
     Names are given in the order of first appearance: `a0 a1 …` for axes, `t0 …` for tensors and
-    `s0 …` for symbolic extents. Two expressions that differ in names alone become one.
+    `s0 …` for symbolic extents. Two expressions that differ in names alone become one; so do those
+    that differ in how their tensors lie, unless `lying` keeps that.
     """
 
-    def __init__(self, roots: Sequence[Any]) -> None:
+    def __init__(self, roots: Sequence[Any], *, lying: bool = False) -> None:
         self.forward: dict[Term, Term] = {}
         self.backward: dict[Term, Term] = {}
         extents: dict[Term, Term] = {}
@@ -33,6 +34,9 @@ class Naming:
             else:
                 sizes = tuple(extents.get(extent, extent) for extent in node.args[2])
                 new = array_term(fresh, node.args[1], sizes)
+                if lying:
+                    strides = tuple(extents.get(stride, stride) for stride in node.args[3])
+                    new = make("Array", *new.args[:3], strides, node.args[4])
             self.forward[node], self.backward[new] = new, node
 
     def canonical(self, term: Any) -> Any:

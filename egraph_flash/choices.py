@@ -6,10 +6,12 @@ None of these fields relocates a bracket of the fold, except where its knob's ro
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from .errors import ScheduleError
+from .once import hashed_once
 
 Transport = Literal["none", "sync", "cp", "tma"]
 Form = Literal["ex2", "fold", "accurate", "poly"]
@@ -157,6 +159,7 @@ class Registers:
         return cls(int(found[1]), int(found[2]))
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Choices:
     """The realization of one stage. Each field is the value of the knob of that name.
@@ -186,5 +189,11 @@ class Choices:
     def staging(self, operand: str) -> Staging:
         return dict(self.stage).get(operand, Staging())
 
+    @cached_property
+    def movement(self) -> Choices:
+        """The same with the plain algebra: how operands move and where they lie, and no more."""
+        return replace(self, **{name: getattr(PLAIN, name) for name in ALGEBRA})
 
+
+ALGEBRA = ("exp", "tanh", "sum", "base", "start")  # the fields that may change bits
 PLAIN = Choices()

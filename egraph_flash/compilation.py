@@ -22,10 +22,10 @@ from .knobs import Place, spell
 from .machines import Machine, machine
 from .notation import text
 from .open_plan import Extent
-from .profiles import profile
 from .record import Cost, Record, Schedule, Spec
 from .request import Request, Root
-from .scheduling import Scheduled, ScheduledPlan, schedule
+from .scheduling import ScheduledPlan, Scheduler
+from .searching import Scheduled
 from .shapes import shape_of
 from .stages import Stage, split
 from .terms import subterms
@@ -91,10 +91,12 @@ def _planned(request: Request, found: Extraction, chip: Machine) -> Planned:
     """
     plans: list[Planned] = []
     refusals: list[ScheduleError] = []
+    pins = {n: v for n, v in request.pins.items() if n.partition("@")[0] not in PLAN_KNOBS}
+    scheduler = Scheduler(chip, pins)
     for each in _placements(request, found):
         most_us = min((_time_us(plan[1]) for plan in plans), default=math.inf)
         try:
-            plan = _cheapest(request, each, chip, most_us)
+            plan = _cheapest(request, each, scheduler, most_us)
         except ScheduleError as refusal:
             refusals.append(refusal)
             if _place(request, each).fold == "fuse":
@@ -120,20 +122,8 @@ def _time_us(planned: ScheduledPlan) -> float:
     return sum(each.cost.total_us for each in planned.stages)
 
 
-def _least_us(stages: Sequence[Stage], chip: Machine) -> float:
-    """Launches, and bytes or products that each stage must have: no schedule takes less."""
-    total_us = 0.0
-    for known, stage in ((profile(stage), stage) for stage in stages):
-        found = (dict.fromkeys((*c.left.axes, *c.right.axes)) for c in (*known.inner, *known.outer))
-        flop = sum(2.0 * math.prod(axis.size for axis in axes) for axes in found)
-        bytes_us = known.hbm_bytes / (chip.hbm_gbps * 1e3)
-        total_us += max(bytes_us, flop / (chip.mma_tflops * 1e6))
-        total_us += 0.0 if stage.joins else chip.launch_us
-    return total_us
-
-
 def _cheapest(
-    request: Request, found: Extraction, chip: Machine, most_us: float
+    request: Request, found: Extraction, scheduler: Scheduler, most_us: float
 ) -> tuple[ScheduledPlan, Arrangement] | None:
     """The plan of some terms that is predicted to take the least time, of all that pins leave;
     None where not one can take less than `most_us`.
@@ -141,16 +131,14 @@ def _cheapest(
     Raises ScheduleError as of the first arrangement, which is the plainest, where none is legal.
     """
     taken, place = _taken(request), _place(request, found)
-    arranger = Arranger(_roots(request, found), request.pins, chip, taken, request.layouts)
-    pins = {n: v for n, v in request.pins.items() if n.partition("@")[0] not in PLAN_KNOBS}
+    chip, layouts = scheduler.machine, request.layouts
+    arranger = Arranger(_roots(request, found), request.pins, chip, taken, layouts)
     plans: list[tuple[ScheduledPlan, Arrangement]] = []
     refusals: list[ScheduleError] = []
     for arrangement in arranger.all():
         stages = arranger.stages(arrangement)
-        if _least_us(stages, chip) >= most_us:
-            continue
         try:
-            planned = schedule(stages, chip, pins, place, most_us)
+            planned = scheduler.schedule(stages, place, most_us)
         except ScheduleError as refusal:
             refusals.append(refusal)
             continue

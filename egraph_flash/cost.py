@@ -57,12 +57,13 @@ class Work:
     spills: bool = False
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if item.name == "weights":
-                continue
-            assert 0 <= value < math.inf, f"work: {item.name} is {value}"
+        for name in _AMOUNTS:
+            value = getattr(self, name)
+            assert 0 <= value < math.inf, f"work: {name} is {value}"
         assert min(self.ctas, self.warps_per_cta) >= 1, self
+
+
+_AMOUNTS = tuple(item.name for item in fields(Work) if item.name != "weights")
 
 
 @dataclass(frozen=True)

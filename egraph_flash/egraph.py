@@ -150,11 +150,16 @@ class Session:
 
     def narrow(self, wanted: Sequence[tuple[Any, Sequence[Any]]]) -> None:
         """Ask for the folds over an axis that have only the given channels, closed under bases."""
+        if not wanted:
+            return
+        every = [channel for _, channels in wanted for channel in channels]
+        bindings, names = shared(*every, prefix=f"$n{self._asked}_")
+        self._asked += 1
         facts = [
-            f"(narrow (set-of {' '.join(map(text, chosen))}) {text(a)})" for a, chosen in wanted
+            f"(narrow (set-of {' '.join(names[c] for c in channels)}) {text(axis)})"
+            for axis, channels in wanted
         ]
-        if facts:
-            self.run("\n".join([*facts, "(run-schedule (repeat 2 (run absorption)))"]))
+        self.run("\n".join([*bindings, *facts, "(run-schedule (repeat 2 (run absorption)))"]))
 
     def bracket(self, blocks: Mapping[Any, int], shares: Mapping[Any, int] | None = None) -> None:
         """Ask for towers: fold blocks by axis, and serial steps a block of the grid by axis."""
@@ -206,10 +211,11 @@ class Session:
         return self._graph
 
 
-def shared(*terms: Term) -> tuple[list[str], dict[Term, str]]:
+def shared(*terms: Term, prefix: str = "$v") -> tuple[list[str], dict[Term, str]]:
     """Terms as egglog text: a binding for each shared part, and how each part is written.
 
     Written out as one text a term may be exponentially long, and as one query it takes as long.
+    Bindings that are not taken back need a prefix of their own.
     """
     nodes = subterms(*terms)
     uses = Counter(child for node in nodes for child in node.children)
@@ -218,8 +224,8 @@ def shared(*terms: Term) -> tuple[list[str], dict[Term, str]]:
     for place, node in enumerate(nodes):
         names[node] = flat_text(node, names)
         if node.sort in ("Expr", "Chan", "State") and uses[node] > 1:
-            bindings.append(f"(let $v{place} {names[node]})")
-            names[node] = f"$v{place}"
+            bindings.append(f"(let {prefix}{place} {names[node]})")
+            names[node] = f"{prefix}{place}"
     return bindings, names
 
 
@@ -228,9 +234,7 @@ def _additions(roots: Sequence[Expr]) -> list[str]:
     if not roots:
         raise EgraphFlashError("e-graph: got no expression, wants at least one output")
     nodes = subterms(*roots)
-    bindings, names = shared(*roots)
-    parts = [binding.replace("$v", "$r") for binding in bindings]
-    written = {node: name.replace("$v", "$r") for node, name in names.items()}
+    parts, written = shared(*roots, prefix="$r")
     for place, load in enumerate(node for node in nodes if node.head == "Load"):
         axes = " ".join(map(text, free(load)))
         several = f"(set-of {axes})" if axes else "(set-empty)"

@@ -15,21 +15,22 @@ def free(term: Any) -> Axes:
 
     A channel's axes include those of its bases; a state's are the union over its channels.
     """
-    loaded, indexed = _axes(term)
-    return tuple(dict.fromkeys(loaded + indexed))
-
-
-def _axes(term: Any) -> tuple[Axes, Axes]:
-    """(axes of inputs, axes that stand outside inputs), kept on the term itself."""
     if not hasattr(term, "_free"):
-        stack = [term]
-        while stack:
-            node = stack[-1]
-            waiting = [child for child in node.children if not hasattr(child, "_free")]
-            stack += waiting
-            if not waiting:
-                object.__setattr__(node, "_free", _of(stack.pop()))
-    return term._free  # type: ignore[no-any-return]
+        _find(term)
+    return term._free[2]  # type: ignore[no-any-return]
+
+
+def _find(term: Any) -> None:
+    """Keep on the term itself: axes of inputs, axes that stand outside inputs, all of them."""
+    stack = [term]
+    while stack:
+        node = stack[-1]
+        waiting = [child for child in node.children if not hasattr(child, "_free")]
+        stack += waiting
+        if not waiting:
+            loaded, indexed = _of(stack.pop())
+            every = tuple(dict.fromkeys(loaded + indexed))
+            object.__setattr__(node, "_free", (loaded, indexed, every))
 
 
 def _of(node: Any) -> tuple[Axes, Axes]:
@@ -40,7 +41,7 @@ def _of(node: Any) -> tuple[Axes, Axes]:
     if node.head == "Load":
         return tuple(dict.fromkeys(loaded + indexed)), ()
     if node.head == "Get":  # only the channel is read; the fold has bound its axis
-        loaded, indexed = node.args[1]._free
+        loaded, indexed, _ = node.args[1]._free
         bound = _bound(node.args[0])
     elif node.head == "Red":
         bound = {node.args[1]}

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from .choices import MOST_COLUMNS, Drain, Exponential, Reduce, Registers, Staging, bad
 from .errors import ScheduleError
+from .once import hashed_once
 
 Kind = Literal["movement", "bracket"]
 
@@ -52,6 +53,7 @@ def _words(
     return Knob(name, grammar, fields, parse, scope, source, precondition, meanings, alike)
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Tile:
     """The geometry of one contraction: `a:<atom>/w<rows>x<cols>/f<rows>x<cols>/k<steps>`.

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from .codegen.residency import PRODUCER_REGISTERS
 from .codegen.targets import limits_of
 from .errors import ScheduleError
+from .once import hashed_once
 
 WARP_THREADS = 32
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Machine:
     """One GPU. Rates are for the whole chip where the name says so, else for one SM and clock.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from .axes import Axis
@@ -267,7 +267,8 @@ def _item_bytes(load: Term) -> int:
     return DTYPES[load.args[0].args[1]].size_bytes if load.head == "Load" else STORED_BYTES
 
 
-def _size(axes: Iterable[Axis]) -> int:
+@lru_cache(maxsize=4096)
+def _size(axes: Axes) -> int:
     return math.prod(axis.size for axis in axes)
 
 

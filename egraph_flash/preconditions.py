@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from .candidates import Candidate, demand
+from .candidates import Candidate, registers_of
 from .carriers import bases_of, monoid_of
 from .choices import LEAST_REGISTERS, Choices
 from .codegen.arena import Arena, arena
 from .codegen.atoms import atom
 from .codegen.boxes import boxes_of
 from .codegen.residency import PRODUCER_THREADS
-from .codegen.resources import SLACK_REGISTERS, registers
+from .codegen.resources import SLACK_REGISTERS
 from .codegen.slabs import CHUNK_BYTES
 from .errors import ScheduleError
 from .gauge import tells_the_base
+from .knobs import Tile
 from .machines import Machine
 from .shapes import free_base, multiple_of, riders, shape_of, tiles_of
 from .skipping import scan_of, skips, uneven
@@ -48,8 +50,17 @@ def _resources(
     stage: Stage, candidate: Candidate, choices: Choices, machine: Machine
 ) -> Refusal | None:
     """Shared memory, copies and registers."""
+    refusal = _memory(stage, candidate.inner, candidate.outer, choices.movement, machine)
+    return refusal or _registers(stage, candidate, choices, machine)
+
+
+@lru_cache(maxsize=8192)
+def _memory(
+    stage: Stage, inner: Tile, outer: Tile, movement: Choices, machine: Machine
+) -> Refusal | None:
+    """Shared memory and copies, which no form of the algebra changes."""
     try:
-        made = arena(stage, candidate.inner, candidate.outer, choices)
+        made = arena(stage, inner, outer, movement)
     except ScheduleError as error:
         return Refusal("STAGE", str(error))
     if made.size_bytes > machine.shared_bytes_per_cta:
@@ -57,18 +68,21 @@ def _resources(
             "STAGE",
             f"it needs {made.size_bytes} shared bytes, more than the "
             f"{machine.shared_bytes_per_cta} that a block of {machine.target} may have"
-            f"{_fewer(made, choices, machine)}",
+            f"{_fewer(made, movement, machine)}",
         )
-    return _copies(made, choices) or _registers(stage, candidate, choices, machine)
+    return _copies(made, movement)
 
 
 def _copies(made: Arena, choices: Choices) -> Refusal | None:
     """Whether every operand can be copied as its transport copies."""
     by_tma = any(ring.staging.transport == "tma" for ring in made.rings)
     once = "tma" if by_tma else "cp"
-    pairs = [(p, ring.staging.transport) for ring in made.rings for p in (*ring.slabs, *ring.lead)]
-    for placed, transport in [*pairs, *((placed, once) for placed in made.kept)]:
-        knob = f"STAGE@{placed.name}" if (placed, transport) in pairs else "HOIST"
+    copied = [
+        (f"STAGE@{placed.name}", placed, ring.staging.transport)
+        for ring in made.rings
+        for placed in (*ring.slabs, *ring.lead)
+    ]
+    for knob, placed, transport in [*copied, *(("HOIST", placed, once) for placed in made.kept)]:
         if transport == "cp" and placed.run_bytes < LEAST_COPY_BYTES:
             return Refusal(
                 knob,
@@ -92,7 +106,7 @@ def _copies(made: Arena, choices: Choices) -> Refusal | None:
 def _registers(
     stage: Stage, candidate: Candidate, choices: Choices, machine: Machine
 ) -> Refusal | None:
-    need = registers(demand(stage, candidate, choices))
+    need = registers_of(stage, candidate, choices)
     warps = max(candidate.inner.warps, candidate.outer.warps)
     producers = PRODUCER_THREADS // 32 if choices.roles == "producer" else 0
     if need > machine.registers_per_thread + SLACK_REGISTERS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -164,15 +165,11 @@ def weights(stage: Stage, rows: int) -> tuple[int, ...]:
     if row is None:
         return (fold.size,)
     live = extent_of_fold(stage).live
-    found = []
-    for first in range(0, row.size, rows):
-        last = min(first + rows, row.size) - 1
-        low, high = (
-            _number(end, first, last, otherwise)
-            for end, otherwise in ((live.low, 0), (live.high, fold.size))
-        )
-        found.append(max(min(high, fold.size) - max(low, 0), 0))
-    return tuple(found)
+    tiles = [(first, min(first + rows, row.size) - 1) for first in range(0, row.size, rows)]
+    lows, highs = _numbers(live.low, tiles, 0), _numbers(live.high, tiles, fold.size)
+    return tuple(
+        max(min(high, fold.size) - max(low, 0), 0) for low, high in zip(lows, highs, strict=True)
+    )
 
 
 def uneven(stage: Stage, rows: int) -> bool:
@@ -187,10 +184,17 @@ def heavy_last(stage: Stage, rows: int) -> bool:
     return sum(found[len(found) - half :]) >= sum(found[:half])
 
 
-def _number(end: Any, first: int, last: int, otherwise: int) -> int:
-    """The value of an interval's end for a tile, if it depends on the tile alone."""
+def _numbers(end: Any, tiles: Sequence[tuple[int, int]], otherwise: int) -> list[int]:
+    """The value of an interval's end for each tile (its first row, its last row)."""
     if end is None:
-        return otherwise
+        return [otherwise] * len(tiles)
+    if {FIRST_ROW, LAST_ROW}.isdisjoint(subterms(end)):
+        return [_number(end, 0, 0, otherwise)] * len(tiles)
+    return [_number(end, first, last, otherwise) for first, last in tiles]
+
+
+def _number(end: Any, first: int, last: int, otherwise: int) -> int:
+    """The same for one tile, if it depends on the tile alone."""
     term = rewrite(end, {FIRST_ROW: make("Num", float(first)), LAST_ROW: make("Num", float(last))})
     lengths = {
         node: make("Num", float(node.args[0].size)) for node in subterms(term) if node.head == "Len"

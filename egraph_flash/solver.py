@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
@@ -61,7 +62,7 @@ class Candidate:
     outline: Outline
     rank: Rank
 
-    @property
+    @cached_property
     def signature(self) -> frozenset[Any]:
         """Which passes it takes and which channels it reads there: what sharing depends on."""
         return frozenset((place, item.used) for place, item in self.outline.passes.items())
@@ -140,7 +141,7 @@ class _Run:
         self.best: dict[Klass, list[Any]] = {}
         self.operands: dict[Klass, list[Any]] = {}
         self.nodes: dict[Klass, list[Node]] = {}
-        self.users: dict[Klass, dict[Klass, None]] = {}
+        self.users: dict[Klass, dict[Klass, set[int]]] = {}  # and the places of their nodes
         self._reach()
 
     def _reach(self) -> None:
@@ -154,9 +155,9 @@ class _Run:
                 continue
             kept = [n for n in klass.nodes if n.head != "Mat" and self.keep(klass, n)]
             self.nodes[klass] = kept
-            for node in kept:
+            for place, node in enumerate(kept):
                 for below in node.below:
-                    self.users.setdefault(below, {})[klass] = None
+                    self.users.setdefault(below, {}).setdefault(klass, set()).add(place)
                     stack.append(below)
 
     def finish(self) -> None:
@@ -171,23 +172,29 @@ class _Run:
         tried: dict[Klass, set[Any]] = {}
         for klass, load in self.solver.frozen.loads.items():
             self._offer(klass, [load])
-        todo: Iterable[Klass] = self.nodes
+        todo = {klass: set(range(len(nodes))) for klass, nodes in self.nodes.items()}
         for _ in range(_ROUNDS + len(self.nodes)):  # a term may be as deep as there are classes
             found = {}
-            for klass in todo:
+            for klass, places in todo.items():
                 if klass not in fixed and self.nodes[klass]:
-                    found[klass] = self._terms(klass, tried.setdefault(klass, set()))
+                    found[klass] = self._terms(klass, places, tried.setdefault(klass, set()))
             changed = [klass for klass, terms in found.items() if self._offer(klass, terms)]
             if not changed:
                 return
-            todo = {user: None for klass in changed for user in self.users.get(klass, ())}
+            todo = {}
+            for klass in changed:
+                for user, places in self.users.get(klass, {}).items():
+                    todo.setdefault(user, set()).update(places)
 
     # ---- terms of a node -------------------------------------------------------------------------
 
-    def _terms(self, klass: Klass, tried: set[Any]) -> list[Any]:
-        """The new terms of a class; of a channel or state, all that its parts allow now."""
+    def _terms(self, klass: Klass, places: set[int], tried: set[Any]) -> list[Any]:
+        """The new terms of a class, of its nodes at those places, whose parts have changed; of a
+        channel or state, all that its parts allow now."""
         terms = []
-        for place, node in enumerate(self.nodes[klass]):
+        nodes = self.nodes[klass]
+        for place in sorted(places) if klass.sort == "Expr" else range(len(nodes)):
+            node = nodes[place]
             for args in itertools.product(*(self._choices(node, arg) for arg in node.args)):
                 if klass.sort == "Expr":
                     if (place, args) in tried:
@@ -221,16 +228,18 @@ class _Run:
 
     def _within(self, klass: Klass, term: Any) -> bool:
         """A member may not mention an axis that its class does not depend on."""
-        return klass.free is None or set(free(term)) <= klass.free
+        return klass.free is None or klass.free.issuperset(free(term))
 
     # ---- the best of a class ---------------------------------------------------------------------
 
     def _offer(self, klass: Klass, terms: list[Any]) -> bool:
         """Keep the best of the old and new terms; whether they changed."""
         old = self.best.get(klass, [])
+        if klass.sort == "Expr" and not terms:
+            return False
         kept = [item.term for item in old] if klass.sort == "Expr" else []
         best = self._select(klass, kept + terms)
-        if [item.term for item in best] == [item.term for item in old]:
+        if len(best) == len(old) and all(a.term is b.term for a, b in zip(best, old, strict=True)):
             return False
         self.best[klass] = best
         operands = [self._operand(klass, item.term) for item in best]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +12,7 @@ from .carriers import channels_of, closure, is_twisted, lift_of
 from .dtypes import f32
 from .free import free
 from .layouts import DENSE, Layout, array_term
+from .once import hashed_once
 from .request import Root
 from .roles import Roles, assign_roles
 from .terms import Chan, State, Term, make, rewrite, subterms
@@ -37,6 +37,7 @@ class Target:
         return str(self.array.args[0])
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Stage:
     """One kernel: at most one fold, and the values that follow from it.
@@ -64,13 +65,6 @@ class Stage:
     def read(self) -> Stage:
         """The stage whose fold the targets read: its own, or that over its columns."""
         return self.columns or self
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.targets, self.state, self.channels, self.roles))
-
-    def __hash__(self) -> int:  # searches look up thousands of geometries of one stage
-        return self._hash
 
     def follows(self, target: Target) -> bool:
         """Whether a target is part of the epilogue."""

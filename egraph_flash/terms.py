@@ -62,13 +62,14 @@ class Term:
     A head `Var` stands for any term of its sort: laws are written with such variables.
     """
 
-    __slots__ = ("__weakref__", "_free", "_hash", "args", "head")
+    __slots__ = ("__weakref__", "_free", "_hash", "args", "children", "head")
     sort: ClassVar[str] = ""
     classes: ClassVar[dict[str, type[Term]]] = {}
     _interned: ClassVar[weakref.WeakValueDictionary[Any, Term]] = weakref.WeakValueDictionary()
 
     head: str
     args: tuple[Any, ...]
+    children: tuple[Term, ...]  # directly below, in order, those inside tuples included
 
     def __init_subclass__(cls) -> None:
         if cls.sort:
@@ -88,26 +89,32 @@ class Term:
 
         return pretty(self)
 
-    @property
-    def children(self) -> tuple[Term, ...]:
-        """The terms directly below, in order, those inside tuples included."""
-        found: list[Term] = []
-        for arg in self.args:
-            if isinstance(arg, Term):
-                found.append(arg)
-            elif isinstance(arg, tuple):
-                found.extend(arg)
-        return tuple(found)
+
+def _children(args: tuple[Any, ...]) -> Iterator[Term]:
+    for arg in args:
+        if isinstance(arg, Term):
+            yield arg
+        elif isinstance(arg, tuple):
+            yield from arg
+
+
+def _known(sort: str, head: str, args: tuple[Any, ...]) -> Any:
+    """The term of these arguments, or None where there is none, or a list among them."""
+    try:
+        return Term._interned.get((sort, head, args, tuple(map(type, args))))
+    except TypeError:
+        return None
 
 
 def _intern(sort: str, head: str, args: tuple[Any, ...]) -> Any:
-    # the types stand in the key because Python holds 1 == 1.0, and the sign because 0.0 == -0.0
+    # the types stand in the key because Python holds 1 == 1.0
     name = (sort, head, args, tuple(map(type, args)))
     found = Term._interned.get(name)
     if found is None:
         found = object.__new__(Term.classes.get(sort, Hole))
         object.__setattr__(found, "head", head)
         object.__setattr__(found, "args", args)
+        object.__setattr__(found, "children", tuple(_children(args)))
         object.__setattr__(found, "_hash", hash(name))
         Term._interned[name] = found
     return found
@@ -126,6 +133,9 @@ def _rebuild(sort: str, head: str, args: tuple[Any, ...]) -> Any:
 def make(head: str, *args: Any) -> Any:
     """The one term `head(args)`. Channels of a `Lift` are put in the order of `compare`."""
     row = HEADS[head]
+    known = _known(row.result, head, args)
+    if known is not None:  # made before of just these arguments, which it has checked then
+        return known
     assert len(args) == len(row.arguments), f"{head} takes {row.arguments}, got {args}"
     checked = tuple(_checked(row, sort, arg) for sort, arg in zip(row.arguments, args, strict=True))
     return _intern(row.result, head, checked)
@@ -224,16 +234,14 @@ class State(Term):
 def subterms(*roots: Term) -> list[Term]:
     """Every distinct term below `roots`, children before parents, in order of first appearance."""
     seen: dict[Term, None] = {}
-    stack: list[tuple[Term, bool]] = [(root, False) for root in reversed(roots)]
+    stack = list(reversed(roots))
     while stack:
-        term, expanded = stack.pop()
-        if term in seen:
-            continue
-        if expanded:
-            seen[term] = None
+        term = stack[-1]
+        waiting = [] if term in seen else [child for child in term.children if child not in seen]
+        if waiting:
+            stack += reversed(waiting)
         else:
-            stack.append((term, True))
-            stack.extend((child, False) for child in reversed(term.children) if child not in seen)
+            seen[stack.pop()] = None
     return list(seen)
 
 
@@ -266,13 +274,16 @@ def rewrite(term: Any, change: dict[Any, Any]) -> Any:
     for node in subterms(term):
         if node in done:
             continue
-        args = tuple(
-            done.get(arg, arg)
+        if all(done[child] is child for child in node.children):
+            done[node] = node
+            continue
+        args = (
+            done[arg]
             if isinstance(arg, Term)
-            else tuple(done.get(item, item) for item in arg)
+            else tuple(done[item] for item in arg)
             if isinstance(arg, tuple)
             else arg
             for arg in node.args
         )
-        done[node] = node if _is_same(args, node.args) else make(node.head, *args)
+        done[node] = make(node.head, *args)
     return done[term]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,27 @@ def test_a_term_of_another_class_is_no_member() -> None:
     assert session.holds(0, term)
     assert not session.holds(0, term * 2.0)
     assert not session.holds(1, term)
+
+
+def test_carriers_are_asked_for_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A term whose parts are shared over and over is exponentially long when written out."""
+    (n,) = Axis.many(n=8)
+    y = Tensor("x", (n,), f32).expr
+    for _ in range(14):
+        y = y * y
+    session = Session((y.sum(n),))
+    programs: list[str] = []
+    run = session.run
+
+    def recorded(program: str) -> Any:
+        programs.append(program)
+        return run(program)
+
+    monkeypatch.setattr(session, "run", recorded)
+    for _ in range(2):  # each time under names of their own
+        session.narrow([(n, (make("Ch", make("Sum"), y),))])
+    assert max(map(len, programs)) < 2000
+    assert session.holds(0, y.sum(n))
 
 
 def test_hits_count_the_laws_that_matched() -> None:

@@ -13,7 +13,17 @@ PACKAGE = Path(__file__).parent.parent / "egraph_flash"
 # from left to right; a name ending in a point stands for a whole package
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
-        *("errors", "notices", "debug", "dtypes", "operators", "monoids", "terms", "notation"),
+        *(
+            "errors",
+            "notices",
+            "once",
+            "debug",
+            "dtypes",
+            "operators",
+            "monoids",
+            "terms",
+            "notation",
+        ),
         *(
             "axes",
             "free",
@@ -55,6 +65,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "codegen.resources",
             "candidates",
             "profiles",
+            "traffic",
             "workload",
         ),
         *(
@@ -70,7 +81,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "realizations",
             "preconditions",
         ),
-        *("sharing", "joining", "packing", "turning", "arranging", "pinning", "scheduling"),
+        *("sharing", "joining", "packing", "turning", "arranging", "pinning"),
+        *("likeness", "searching", "scheduling"),
     ),
     ("codegen.",),
     ("simulator.", "runtime."),

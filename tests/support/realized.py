@@ -15,7 +15,7 @@ from egraph_flash.machines import machine
 from egraph_flash.preconditions import why_not
 from egraph_flash.realizations import fitted, honours, traits
 from egraph_flash.request import Request, request_for
-from egraph_flash.scheduling import Scheduled
+from egraph_flash.searching import Scheduled
 from egraph_flash.stages import Stage, split
 from egraph_flash.workload import work_of
 
