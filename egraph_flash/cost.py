@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 
@@ -26,9 +27,10 @@ class Work:
     are how much the blocks have to do, in the order in which they start; empty where all have as
     much.
     `serial_steps` is the longest chain of dependent trips to memory in one block, `chain_clocks`
-    what other chains take beside it. A block fills `slots` one after the other, each asked for
-    `ahead` slots before its turn; 0 where nothing is. `overlap` is how many independent strands of work a warp has at
-    a time, `spills` whether its registers do not suffice.
+    what other chains take beside it, and `edge_clocks` what follows a block's last round. A block
+    fills `slots` one after the other, each asked for `ahead` slots before its turn; 0 where nothing
+    is. `overlap` is how many independent strands of work a warp has at a time, `spills` whether its
+    registers do not suffice.
     """
 
     mma_flop: float = 0.0
@@ -51,8 +53,9 @@ class Work:
     shared_bytes_per_cta: int = 0
     serial_steps: float = 0.0
     chain_clocks: float = 0.0
+    edge_clocks: float = 0.0
     slots: float = 0.0
-    ahead: int = 0
+    ahead: float = 0.0
     overlap: float = 1.0
     spills: bool = False
 
@@ -147,7 +150,8 @@ def predict(work: Work, machine: Machine) -> Cost:
 
     Copies into the slots of a ring run beside all that, whatever there is to choose from: what
     takes longer counts, and of the other its share of one round, the first to come or the last to
-    be worked on. A slot comes a trip to memory and its transfer after it was asked for.
+    be worked on. Where blocks are alone on an SM, nothing fills the time between two of them: of
+    what follows the last round of one, and until the first slot of the next one comes.
     """
     resident = resident_ctas(work, machine)
     on_busiest = -(-work.ctas // machine.sms)
@@ -188,11 +192,11 @@ def predict(work: Work, machine: Machine) -> Cost:
     resource_us["ring"] = 0.0
     if work.ahead:
         rounds = max(work.slots * on_busiest / at_once, 1.0)
-        transfer_us = max(resource_us[name] for name in COPYING)
-        trips_us = rounds * machine.step_us * min(1.0, work.hbm_bytes / work.l2_bytes)
-        resource_us["ring"] = (trips_us + transfer_us) / work.ahead
-        copied_us = max(transfer_us, resource_us["ring"])
+        resource_us["ring"] = _ring_us(work, machine, rounds, resource_us)
+        copied_us = max(resource_us[name] for name in (*COPYING, "ring"))
         busy_us = max(busy_us, copied_us) + min(busy_us, copied_us) / rounds
+        if at_once == 1:
+            busy_us += (on_busiest - 1) * (machine.step_us + work.edge_clocks / clocks)
     slowest = max(resource_us, key=lambda name: (resource_us[name], name))
     return Cost(
         total_us=machine.launch_us + busy_us * (SPILL_FACTOR if work.spills else 1.0),
@@ -203,3 +207,10 @@ def predict(work: Work, machine: Machine) -> Cost:
         waves=work.ctas / (machine.sms * resident),
         bound_by=slowest,
     )
+
+
+def _ring_us(work: Work, machine: Machine, rounds: float, alone_us: Mapping[str, float]) -> float:
+    """How long slots take to come, one after the other: each a trip to memory, unless the L2 has
+    it, and its transfer after it was asked for."""
+    trips_us = rounds * machine.step_us * min(1.0, work.hbm_bytes / work.l2_bytes)
+    return (trips_us + max(alone_us[name] for name in COPYING)) / work.ahead

@@ -49,6 +49,11 @@ class Read:
     def name(self) -> str:
         return str(self.load.args[0].args[0])
 
+    @property
+    def is_looked_up(self) -> bool:
+        """Whether a table says where elements are."""
+        return any(node.head == "Load" for node in subterms(*self.load.args[1]))
+
 
 @dataclass(frozen=True)
 class Profile:

@@ -19,6 +19,7 @@ from .roles import Roles
 from .stages import Stage
 
 RING_WAIT = 0.05  # of a trip: the barrier of a slot that is full already
+TABLE_WAIT = 0.6  # of a trip: where to copy from is read first, mostly from a cache
 LINE_BYTES = 128.0
 
 
@@ -138,7 +139,8 @@ class Traffic:
             return 1.0
         if not staging.ring:
             return 1.0 / staging.steps
-        return RING_WAIT / staging.steps
+        looked_up = read.is_looked_up and self.choices.roles != "producer"
+        return (TABLE_WAIT if looked_up else RING_WAIT) / staging.steps
 
     def _line_share(self, read: Read) -> float:
         """Of each line that a load touches, the bytes that its warp uses."""

@@ -14,6 +14,7 @@ from .codegen.atoms import Atom, atom
 from .codegen.frames import column_offsets, row_offsets
 from .codegen.residency import PRODUCER_THREADS
 from .cost import MOST_STRANDS, Work
+from .dtypes import DTYPES
 from .knobs import Tile
 from .pipes import PIPES, TANH_APPROX
 from .profiles import Profile, profile
@@ -76,6 +77,7 @@ class Counts:
             shared_bytes_per_cta=traffic.arena.size_bytes,
             serial_steps=steps * traffic.trips + (steps if again else 0.0),
             chain_clocks=self._chain_clocks(steps),
+            edge_clocks=self._edge_clocks(rows, columns),
             slots=steps / self._group(),
             ahead=self._ahead(),
             overlap=self._overlap(),
@@ -97,6 +99,8 @@ class Counts:
             l2_bytes=ctas * steps * streamed_bytes(self.stage, candidate),
             ctas=ctas,
             registers_per_thread=LEAST_REGISTERS,
+            slots=AT_ONCE if self.kind.on_tensor_cores else 0.0,
+            ahead=AT_ONCE**2 if self.kind.on_tensor_cores else 0.0,
             overlap=MOST_STRANDS,
         )
 
@@ -127,9 +131,9 @@ class Counts:
         """Blocks of the fold that a round of the loop works on."""
         return max((s.steps for _, s in self.choices.stage if s.depth), default=1)
 
-    def _ahead(self) -> int:
+    def _ahead(self) -> float:
         """How many slots before its turn the slot of a ring is asked for; 0 without a ring."""
-        return min((s.depth - 1 for _, s in self.choices.stage if s.ring), default=0)
+        return min((s.depth - 1.0 for _, s in self.choices.stage if s.ring), default=0.0)
 
     def _weights(self, tiles: tuple[int, ...], others: int) -> tuple[int, ...]:
         """The blocks' weights in the order in which they start; empty where all are alike."""
@@ -169,12 +173,33 @@ class Counts:
         return PRODUCER_THREADS // 32 if self.choices.roles == "producer" else 0
 
     def _chain_clocks(self, steps: float) -> float:
-        """What a block waits for beside memory: bases that move, and states that are merged."""
-        moves = self._moves_always() and profile(self.stage).rescaled
+        """What a block waits for beside memory: sums of products, slots that change hands, bases
+        that move, and states that are merged."""
+        known, kind = profile(self.stage), self.kind
+        round_clocks = 0.0
+        if kind.on_tensor_cores:
+            sums = sum(-(-found.depth.size // kind.depth) for found in known.inner)
+            sums += self.candidate.block // kind.depth if known.outer else 0
+            slot_clocks = SLOT_CLOCKS if self._ahead() else 0.0
+            round_clocks = MMA_CLOCKS * sums + slot_clocks / self._group()
+        if self._moves_always() and known.rescaled:
+            round_clocks += MOVE_CLOCKS
         tile = self.candidate.outer if self.stage.columns is not None else self.candidate.inner
         warps = tile.column_warps if self.stage.fold is not None else 1
         merges = len(self.stage.read.channels) * warps if warps > 1 else 0
-        return (steps * MOVE_CLOCKS if moves else 0.0) + merges * MERGE_CLOCKS
+        return steps * round_clocks + merges * MERGE_CLOCKS
+
+    def _edge_clocks(self, rows: int, columns: int) -> float:
+        """What a block does after its last round: it folds columns, and stores."""
+        sizes = {self.stage.roles.row: rows, self.stage.roles.column: columns}
+        stored = sum(
+            DTYPES[target.array.args[1]].size_bytes
+            * math.prod(sizes.get(axis, 1) for axis in target.axes)
+            for target in self.stage.targets
+        )
+        folded = self._after(float(rows), columns)
+        clocks = sum(count / PER_CLOCK[pipe] for pipe, count in folded.items())
+        return clocks + stored / STORED_PER_CLOCK
 
     def _hands_over(self) -> bool:
         return shape_of(self.stage).hands_over and self.kind.on_tensor_cores
@@ -234,10 +259,15 @@ class Counts:
 
 
 ARITHMETIC = ("fma", "mufu", "alu")
+PER_CLOCK = {"fma": 128, "mufu": 16, "alu": 64}  # operations of an SM, of every machine known
+STORED_PER_CLOCK = 64  # bytes of an SM
 MOST_REGISTERS = 255
 INSTRUCTION_BYTES = 16
 FLOP_OF_MMA = 2 * 16 * 8 * 16
 SHARED_OF_OP = 512  # bytes that one instruction of a warp takes from a slab
+AT_ONCE = 1e6  # slots, asked for so early that nothing waits for them
+MMA_CLOCKS = 33.0  # until the next product can be added to a sum
+SLOT_CLOCKS = 200.0  # of a slot: its barriers, and what asks for the next one; about so many
 MOVE_CLOCKS = 150.0  # of a base: two exchanges, the exp of a difference, a product; about so many
 MERGE_CLOCKS = 30.0  # of one channel of one warp: its word arrives, a factor, a sum; about so many
 SHUFFLE_OPS = 4.0  # two exchanges and two operations, for each lane that holds a row

@@ -16,20 +16,21 @@ from egraph_flash.masks import causal
 from tests.support.forms import inputs
 from tests.support.fresh import fresh_rng
 
-BATCH, HEADS, GROUPS, SIZE, DEPTH, PAGE = 3, 8, 2, 300, 32, 16
+BATCH, HEADS, GROUPS, SIZE, DEPTH, PAGE = 3, 8, 2, 304, 32, 16
 PAGES = BATCH * -(-SIZE // PAGE)
 
 
 @dataclass(frozen=True)
 class Cache:
-    """Keys and values that sequences have so far, up to SIZE; `paged`: in pages of a pool."""
+    """Keys and values that sequences have so far, up to a size; `paged`: in pages of a pool."""
 
     paged: bool
+    size: int = SIZE
 
     def expression(self, rows: int) -> Any:
         """New rows [b, m, h, d], the last of the `count` that each sequence then has."""
         b, h, m = Axis.many(b=BATCH, h=HEADS, m=rows)
-        n, d, e = Axis.many(n=SIZE, d=DEPTH, e=DEPTH)
+        n, d, e = Axis.many(n=self.size, d=DEPTH, e=DEPTH)
         count = Tensor("count", (b,), i32)
         scores = (Tensor("q", (b, m, h, d), f16) * self.read("k", b, h, n, d)).sum(d) * DEPTH**-0.5
         seen = n.index <= m.index + (count[b.index] - rows)
@@ -45,7 +46,7 @@ class Cache:
         return pool[table[b.index, n // PAGE], n % PAGE, group, d]
 
     def arrays(self, rows: int, counts: list[int], rng: np.random.Generator) -> dict[str, Array]:
-        shape = (PAGES, PAGE) if self.paged else (BATCH, SIZE)
+        shape = (PAGES, PAGE) if self.paged else (BATCH, self.size)
         found: dict[str, Array] = {
             name: rng.standard_normal((*shape, GROUPS, DEPTH)).astype(np.float16) for name in "kv"
         }
@@ -58,11 +59,15 @@ class Cache:
 
 @pytest.mark.parametrize("pins", [{}, {"REDUCE": "s96"}, {"REDUCE": "g4", "PACK": "off"}])
 @pytest.mark.parametrize("rows", [1, 2, 16])
-@pytest.mark.parametrize("cache", [Cache(False), Cache(True)], ids=["contiguous", "paged"])
+@pytest.mark.parametrize(
+    "cache",
+    [Cache(False), Cache(True), Cache(True, SIZE - 4)],
+    ids=["contiguous", "paged", "ending inside a page"],
+)
 def test_new_rows_see_what_there_is(cache: Cache, rows: int, pins: dict[str, str]) -> None:
     """Sequences of any length, one of them as long as the cache, one with nothing else."""
     kernel = optimize(cache.expression(rows), "sm_90", pins)
-    arrays = cache.arrays(rows, [SIZE, rows, 77], fresh_rng())
+    arrays = cache.arrays(rows, [cache.size, rows, 77], fresh_rng())
     out = np.asarray(kernel.run(backend="sim", **arrays))
     wanted = evaluate(cache.expression(rows), arrays)
     assert not np.isnan(wanted).any()
@@ -99,13 +104,14 @@ def test_pages_and_lengths_that_there_are_not(name: str, place: Any, value: int,
             call()
 
 
-def test_pages_past_a_length_may_be_any() -> None:
+@pytest.mark.parametrize("stage", ["d2/cp/ring", "d3/tma/ring"])
+def test_pages_past_a_length_may_be_any(stage: str) -> None:
     """What no sequence has yet is not looked up: tables are often filled with -1."""
     arrays = Cache(True).arrays(1, [33, 1, 100], fresh_rng())
     arrays["q"] = arrays["q"][:, 0]
     for sequence, count in enumerate(arrays["count"]):
         arrays["page"][sequence, -(-count // PAGE) :] = -1
-    kernel = optimize(counted(), "sm_90")
+    kernel = optimize(counted(), "sm_90", {"STAGE": stage})
     out = np.asarray(kernel.run(backend="sim", **arrays))
     filled = np.where(arrays["page"] < 0, 0, arrays["page"]).astype(np.int32)
     wanted = evaluate(counted(), {**arrays, "page": filled})
@@ -130,9 +136,10 @@ def test_a_length_past_an_open_cache() -> None:
         kernel.run(backend="sim", size=40, **arrays)
 
 
-def test_pages_are_the_same_as_a_cache_in_one_piece() -> None:
-    """Bit for bit: where an element lies is movement."""
-    pins = {"REDUCE": "s96", "PACK": "on", "STAGE": "d2/cp/ring", "SKEW": "off"}
+@pytest.mark.parametrize("stage", ["d2/cp/ring", "d3/tma/ring", "d2x2/tma/ring"])
+def test_pages_are_the_same_as_a_cache_in_one_piece(stage: str) -> None:
+    """Bit for bit: where an element lies is movement. A tensor copy takes a page at a time."""
+    pins = {"REDUCE": "s96", "PACK": "on", "STAGE": stage, "SLAB": "xor", "SKEW": "off"}
     tile = "a:mma_m16n8k16_f16/w1x1/f1x4/k2"
     pins |= {"TILE@d": tile, "TILE@n": tile, "EXP": "ex2", "BASE": "max", "SUM": "block"}
     plain, paged = Cache(False), Cache(True)

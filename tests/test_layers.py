@@ -70,6 +70,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         ),
         *(
             "codegen.affine",
+            "codegen.stepping",
             "codegen.slabs",
             "codegen.arena",
             "codegen.boxes",

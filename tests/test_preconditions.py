@@ -235,7 +235,7 @@ def test_no_form_folds_what_an_output_subtracts() -> None:
 
 
 def test_gathered_rows_are_no_box() -> None:
-    """A page table is an index that no tensor map describes; cp.async takes it."""
+    """Rows that a table finds one by one are no box; cp.async takes them."""
     m, n, d, p = Axis.many(m=64, n=256, d=64, p=256)
     table = Tensor("table", (p,), i32)
     q, k = Tensor("q", (m, d), f16), Tensor("k", (p, d), f16)
