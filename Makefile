@@ -18,11 +18,11 @@ demo: $(INSTALLED) ## the main job on real input: derive, emit, assemble, run, c
 
 test: lint ## lint, types, the wheel, and all tests but the exhaustive matrix
 	$(BIN)/python tests/check_wheel.py
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-all: lint ## the same with the exhaustive matrix
 	$(BIN)/python tests/check_wheel.py
-	$(BIN)/python -m pytest -n 2 -m ""
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m ""
 
 N := 200
 BACKEND := sim

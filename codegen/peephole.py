@@ -49,8 +49,8 @@ def _in_block(builder: Builder, block: Block, half: Register) -> None:
 
 def _conflicts(first: Instruction, other: Instruction) -> bool:
     """Whether the first load may not move past another instruction."""
-    loaded = set(first.writes())
-    if loaded & {*other.reads(), *other.writes()} or set(first.reads()) & set(other.writes()):
+    loaded = set(first.writes)
+    if loaded & {*other.reads, *other.writes} or set(first.reads) & set(other.writes):
         return True
     return other.row.counter in ("lsu_shared", "copy", "group", "tma", "mbarrier", "barrier") and (
         not other.row.name.startswith("ldmatrix")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from .ptx_types import REGISTER_CLASSES, VALUE_TYPES, PtxError
@@ -152,31 +153,39 @@ class Instruction:
     line: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
-        guard = f"{self.guard} " if self.guard else ""
-        return f"{guard}{self.row.print(self.operands)}"
+        return f"{self.guard} {self.text}" if self.guard else self.text
 
     def guarded(self, predicate: Register, negated: bool = False) -> Instruction:
         """The same instruction, executed only by lanes whose predicate holds."""
         return replace(self, guard=Guard(predicate, negated))
 
-    def reads(self) -> Iterator[Register]:
+    def at(self, line: int) -> Instruction:
+        """The same instruction in a line of a text; what it does is found once for all lines."""
+        _ = self.text, self.reads, self.writes
+        placed = object.__new__(Instruction)
+        placed.__dict__.update(self.__dict__, line=line)
+        return placed
+
+    @cached_property
+    def text(self) -> str:
+        """As PTX spells it, without its guard."""
+        return self.row.print(self.operands)
+
+    @cached_property
+    def reads(self) -> tuple[Register, ...]:
         """The registers it reads, the guard's and addresses' included."""
-        if self.guard:
-            yield self.guard.register
+        found = [self.guard.register] if self.guard else []
         for name, operands in self.operands.items():
             if name in self.row.sources:
-                for operand in operands:
-                    if isinstance(operand, Address) and isinstance(operand.base, Register):
-                        yield operand.base
-                    elif isinstance(operand, Register):
-                        yield operand
+                bases = (each.base if isinstance(each, Address) else each for each in operands)
+                found += [each for each in bases if isinstance(each, Register)]
+        return tuple(found)
 
-    def writes(self) -> Iterator[Register]:
+    @cached_property
+    def writes(self) -> tuple[Register, ...]:
         """The registers it writes (under a guard: may write)."""
-        for name in self.row.outputs:
-            for operand in self.operands[name]:
-                if isinstance(operand, Register):
-                    yield operand
+        written = (operand for name in self.row.outputs for operand in self.operands[name])
+        return tuple(each for each in written if isinstance(each, Register))
 
 
 @dataclass(frozen=True)
@@ -255,11 +264,12 @@ class Entry:
 
     def registers(self) -> dict[str, int]:
         """How many registers of each class the body names (one past the highest index)."""
-        counts: dict[str, int] = {}
+        named: set[Register] = set()
         for instruction in self.instructions():
-            for registers in (instruction.reads(), instruction.writes()):
-                for register in registers:
-                    counts[register.type] = max(counts.get(register.type, 0), register.index + 1)
+            named.update(instruction.reads, instruction.writes)
+        counts: dict[str, int] = {}
+        for register in named:
+            counts[register.type] = max(counts.get(register.type, 0), register.index + 1)
         return {name: counts[name] for name in REGISTER_CLASSES if name in counts}
 
 

@@ -6,7 +6,7 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 
 from .isa import rows_of
 from .isa.operand import Given, OperandSpec
@@ -31,6 +31,7 @@ from .ptx import (
 from .ptx_types import REGISTER_CLASSES, PtxError
 
 NAME = r"[A-Za-z_$%][\w$]*"
+_LABEL = re.compile(rf"{NAME}:")
 _REGISTER = re.compile(r"(%[a-z]+)(\d+)")
 _CLASS_OF_PREFIX = {row.prefix: row.name for row in REGISTER_CLASSES.values()}
 
@@ -90,11 +91,22 @@ def _immediate(text: str, type: str) -> Immediate:
     return Immediate(type, value)
 
 
+LINES_KEPT = 1 << 14  # that were read last: texts that differ in a few lines share the others
+
+
 def read_instruction(text: str, line: int = 0) -> Instruction:
     """One instruction with its guard, without the final `;`."""
+    try:
+        return _instruction(text).at(line)
+    except PtxError as error:
+        raise PtxError(f"line {line}: {error}") from None
+
+
+@lru_cache(LINES_KEPT)
+def _instruction(text: str) -> Instruction:
     found = re.fullmatch(r"(?:@(!?)(%p\d+)\s+)?([\w.:]+)(.*)", text, re.DOTALL)
     if found is None:
-        raise PtxError(f"line {line}: got {text!r}, wants an instruction")
+        raise PtxError(f"got {text!r}, wants an instruction")
     negated, predicate, mnemonic, rest = found.groups()
     guard = None
     if predicate:
@@ -104,7 +116,7 @@ def read_instruction(text: str, line: int = 0) -> Instruction:
     rows = rows_of(mnemonic)
     if not rows:
         raise PtxError(
-            f"line {line}: unsupported instruction {mnemonic!r} in {text!r}; "
+            f"unsupported instruction {mnemonic!r} in {text!r}; "
             "the instruction table has no such row (codegen/isa)"
         )
     reasons = []
@@ -117,10 +129,10 @@ def read_instruction(text: str, line: int = 0) -> Instruction:
             given: dict[str, Given] = {
                 name: _operands(operands[name], spec) for name, spec in row.operands.items()
             }
-            return row.of(given, guard, line)
+            return row.of(given, guard)
         except (PtxError, ValueError) as error:
             reasons.append(str(error))
-    raise PtxError(f"line {line}: got {text!r}: " + "; ".join(reasons))
+    raise PtxError(f"got {text!r}: " + "; ".join(reasons))
 
 
 def _operands(text: str, spec: OperandSpec) -> tuple[Operand, ...]:
@@ -250,8 +262,8 @@ class _Reader:
         if code == "}":
             self.entries.append(self.open.close(line))
             self.open = None
-        elif found := re.fullmatch(rf"({NAME}):", code):
-            self.open.body.append(LabelMark(found[1], line))
+        elif _LABEL.fullmatch(code):
+            self.open.body.append(LabelMark(code[:-1], line))
         elif code.startswith(".reg"):
             self._registers(code, line)
         elif not code.endswith(";") or ";" in code[:-1]:

@@ -143,11 +143,11 @@ class Staging:
         side = replace(side, offsets=(0,), lane_steps=(), warps=1, ahead=side.ahead + row)
         on_rows = axis is self.frame.row.axis
         frame = Frame(side, self.frame.column) if on_rows else Frame(self.frame.row, side)
-        word = compute(self.ctx, index, frame).words[0]
+        word: Register = compute(self.ctx, index, frame).words[0]
         inside = self.ctx.inside(side)
-        if inside is None:
-            return word
-        return self.ctx.builder.op("selp_s32", word, -1, inside.words[0])
+        if inside is not None:
+            word = self.ctx.builder.op("selp_s32", word, -1, inside.words[0])
+        return word
 
     # ---- sides -----------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
-"""How a plan lies on the grid: which axes are packed into rows, which folds blocks share, and what
-follows a fold in its own kernel.
+"""How a plan lies on the grid: which axes are packed into rows, which folds blocks share, what
+follows a fold in its own kernel, and which operands are stored before they are contracted.
 
 All are dials of the term, turned before any stage is scheduled: each setting is a plan of its own,
 and the cheapest one is taken.
@@ -27,8 +27,10 @@ from .sharing import Cut, passes_over, shared
 from .stages import Stage, split
 from .turning import turned, turns
 
-PLAN_KNOBS = ("PACK", "REDUCE", "EPILOGUE")  # chosen here, and not for a stage
+PLAN_KNOBS = ("PACK", "REDUCE", "EPILOGUE", "OPERANDS")  # chosen here, and not for a stage
 
+PLAIN = {"PACK": "off", "EPILOGUE": "apart", "OPERANDS": "inside"}  # what all plans can have
+TURNED = {"EPILOGUE": "inside", "OPERANDS": "stored"}  # and what some cannot
 WAVES = (1, 2)  # how many blocks an SM gets by the splits that are tried
 LEAST = 64  # elements of a split that is tried
 COLUMNS = (128, 256)  # elements of the parts that are tried as columns of accumulators,
@@ -48,6 +50,7 @@ class Arrangement:
     knobs: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[Axis, Axis] = field(default_factory=dict)
     epilogues: bool = False
+    operands: bool = False
     taken_up: frozenset[Axis] = frozenset()
 
 
@@ -63,21 +66,25 @@ class Arranger:
 
     def all(self) -> Iterator[Arrangement]:
         """Every setting that is worth a schedule, or that is pinned."""
-        refused = self.pins.get("EPILOGUE") == "inside"
+        refused = {name: value for name, value in TURNED.items() if self.pins.get(name) == value}
         for plain in self.packs():
-            for each in self.shares(plain):
-                for found in self.endings(each):
-                    refused = False
-                    yield found
-        if refused:
-            wanted = KNOBS["EPILOGUE"].precondition
-            raise ScheduleError(
-                f"pin EPILOGUE=inside: it changes nothing here; it wants: {wanted}; "
-                "the nearest legal value is apart"
-            )
+            for shared_ in self.shares(plain):
+                for each in self.moves(shared_):
+                    refused.pop("OPERANDS", None)
+                    for found in self.endings(each):
+                        refused.pop("EPILOGUE", None)
+                        yield found
+        for name, value in refused.items():
+            raise _idle(name, value)
 
     def stages(self, arrangement: Arrangement) -> tuple[Stage, ...]:
-        stages = split(arrangement.roots, self.taken, self.layouts, epilogues=arrangement.epilogues)
+        stages = split(
+            arrangement.roots,
+            self.taken,
+            self.layouts,
+            epilogues=arrangement.epilogues,
+            operands=arrangement.operands,
+        )
         stages = joined(stages, arrangement.taken_up)
         if not arrangement.epilogues:
             return stages
@@ -98,12 +105,27 @@ class Arranger:
         if pinned != "apart" and found:
             yield inside
 
+    # ---- operands ----------------------------------------------------------------------------
+
+    def moves(self, each: Arrangement) -> Iterator[Arrangement]:
+        """The arrangement with computed operands computed where they are contracted, and stored."""
+        pinned = self.pins.get("OPERANDS")
+        if pinned is not None:
+            KNOBS["OPERANDS"].parse(pinned)
+        stored = replace(each, operands=True, knobs={**each.knobs, "OPERANDS": "stored"})
+        found = self.stages(stored) != self.stages(each)
+        if pinned != "stored":
+            spelled = {**each.knobs, "OPERANDS": "inside"} if found or pinned else each.knobs
+            yield replace(each, knobs=spelled)
+        if pinned != "inside" and found:
+            yield stored
+
     # ---- rows --------------------------------------------------------------------------------
 
     def packs(self) -> Iterator[Arrangement]:
         for name in self.pins:
             knob, at, _ = name.partition("@")
-            if at and knob in ("PACK", "EPILOGUE"):
+            if at and knob in ("PACK", *TURNED):
                 raise ScheduleError(f"pin {name}: {knob} is chosen for the plan; wants {knob}")
         pinned = self.pins.get("PACK")
         if pinned is not None:
@@ -112,11 +134,7 @@ class Arranger:
         plain = Arrangement(self.roots, known)
         found = packings(self.stages(plain))
         if pinned == "on" and not found:
-            wanted = KNOBS["PACK"].precondition
-            raise ScheduleError(
-                f"pin PACK=on: it changes nothing here; it wants: {wanted}; "
-                "the nearest legal value is off"
-            )
+            raise _idle("PACK", "on")
         if pinned != "on":
             yield replace(plain, knobs={"PACK": "off"}) if found else plain
         if pinned != "off" and found:
@@ -207,6 +225,13 @@ class Arranger:
         folds = [stage for stage in stages if stage.fold is axis and turns(stage)]
         deep = any(min(a.size for a in shape_of(each).depths) >= DEEP for each in folds)
         return deep and axis.size > size and _is_legal(axis, Reduce(1, size), stages)
+
+
+def _idle(name: str, value: str) -> ScheduleError:
+    return ScheduleError(
+        f"pin {name}={value}: it changes nothing here; it wants: {KNOBS[name].precondition}; "
+        f"the nearest legal value is {PLAIN[name]}"
+    )
 
 
 def _shared(

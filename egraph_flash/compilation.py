@@ -22,7 +22,7 @@ from .knobs import Place, spell
 from .machines import Machine, machine
 from .notation import text
 from .open_plan import Extent
-from .record import Cost, Record, Schedule, Spec
+from .record import Cost, Derivation, Record, Schedule, Spec
 from .request import Request, Root
 from .scheduling import ScheduledPlan, Scheduler
 from .searching import Scheduled
@@ -31,8 +31,13 @@ from .stages import Stage, split
 from .terms import subterms
 
 
-def compile_request(request: Request, timings: dict[str, float]) -> Record:
-    """The record of the kernel; `timings` gets the seconds of each step."""
+def compile_request(
+    request: Request, timings: dict[str, float], derivation: Derivation | None = None
+) -> Record:
+    """The record of the kernel; `timings` gets the seconds of each step.
+
+    `derivation` is that of a kernel of the same terms and brackets, where there is one.
+    """
     chip = machine(request.target)
     with _timed(timings, "extraction"):
         found = extract(tuple(root.expr for root in request.outputs), chip, request.pins)
@@ -47,7 +52,8 @@ def compile_request(request: Request, timings: dict[str, float]) -> Record:
     with _timed(timings, "derivation"):
         blocks, shares = _brackets(planned.stages, arrangement)
         final = bracket(found, blocks, shares)
-        derivation = derive(found, blocks, shares)
+        if derivation is None:
+            derivation = derive(found, blocks, shares)
     costs = [each.cost for each in planned.stages]
     resources = {name: sum(c.resource_us[name] for c in costs) for name in costs[0].resource_us}
     resources["launch"] = sum(cost.launch_us for cost in costs)

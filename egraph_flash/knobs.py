@@ -173,6 +173,15 @@ KNOBS: dict[str, Knob] = {
             inside="in the kernel that folds, from registers where one block is all of the axis; "
             "the columns of accumulators folded where they are",
         ),
+        _words(
+            "OPERANDS",
+            "movement",
+            "the plan",
+            "a contraction of an array of 16 bits with an operand that is computed of others",
+            "what blocks of the grid compute again and again may be computed once",
+            inside="operands that are computed are so where they are contracted",
+            stored="by a kernel before it, that stores them rounded as the contraction does",
+        ),
         Knob(
             name="REDUCE",
             grammar=Reduce.grammar,

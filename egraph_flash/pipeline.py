@@ -8,7 +8,7 @@ from typing import Any
 
 from . import cache, debug
 from .kernel import Kernel
-from .record import Record
+from .record import Derivation, Record
 from .registration import definitions
 from .request import Request, request_for
 
@@ -40,15 +40,20 @@ def optimize(
     return kernel
 
 
-def compiled(request: Request, timings: dict[str, float]) -> Record:
-    """The record from the disk cache, else compiled and kept; `timings` gets seconds by step."""
+def compiled(
+    request: Request, timings: dict[str, float], derivation: Derivation | None = None
+) -> Record:
+    """The record from the disk cache, else compiled and kept; `timings` gets seconds by step.
+
+    `derivation` is the kernel's where it is known, of another kernel of the same brackets.
+    """
     own = definitions(request.text)
     entry = cache.kernel_key(request.text, request.target, request.pins, own)
     record = cache.load_record(entry)
     if record is None:
         from .compilation import compile_request
 
-        record = compile_request(request, timings)
+        record = compile_request(request, timings, derivation)
         cache.store_record(entry, record)
     return record
 

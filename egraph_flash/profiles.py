@@ -183,10 +183,11 @@ def _bodies(stage: Stage) -> list[Any]:
         rewrite(target.expr, {node: placeholder(node.args[1]) for node in _channels_read(target)})
         for target in stage.epilogue
     ]
-    return after + [
-        summand(channel, {base: placeholder(base) for base in bases_of(channel)})
-        for channel in stage.channels
-    ]
+    operands = {channel: [found.left, found.right] for channel, found in shape_of(stage).outer}
+    for channel in stage.channels:
+        alone = summand(channel, {base: placeholder(base) for base in bases_of(channel)})
+        after += operands.get(channel, [alone])  # products of tensor cores are no operations
+    return after
 
 
 def _channels_read(target: Target) -> Iterator[Any]:

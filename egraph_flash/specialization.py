@@ -25,7 +25,7 @@ def specialized(record: Record, alignments: Mapping[str, int], where: str) -> Re
     kept = {name: value for name, value in record.pins.items() if _moves_data(name)}
     kept |= {name: value for name, value in record.schedule.items() if not _moves_data(name)}
     try:
-        found = compiled(replace(request, pins=kept), {})
+        found = compiled(replace(request, pins=kept), {}, record.derivation)
     except ScheduleError:
         try:
             found = compiled(request, {})

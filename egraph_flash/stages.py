@@ -9,12 +9,13 @@ from typing import Any
 
 from .axes import Axis
 from .carriers import channels_of, closure, is_twisted, lift_of
-from .dtypes import f32
+from .dtypes import Dtype, f32
 from .free import free
 from .layouts import DENSE, Layout, array_term
 from .once import hashed_once
 from .request import Root
 from .roles import Roles, assign_roles
+from .storing import with_stored
 from .terms import Chan, State, Term, make, rewrite, subterms
 
 NO_LAYOUTS: Mapping[str, Layout] = MappingProxyType({})
@@ -81,6 +82,7 @@ def split(
     layouts: Mapping[str, Layout] = NO_LAYOUTS,
     *,
     epilogues: bool = False,
+    operands: bool = False,
 ) -> tuple[Stage, ...]:
     """The stages that compute `roots` (name, expression, axes in their order, dtype), in order.
 
@@ -88,29 +90,41 @@ def split(
     stay inside it where they move with its axis, and are passes of their own where they do not.
     `taken` are the names that buffers must not have; `layouts` says of outputs how they lie,
     where they are not row-major without gaps. With `epilogues`, values that vary along a fold's
-    own axis are computed in its stage, where they can be; else in a stage of their own.
+    own axis are computed in its stage, where they can be; else in a stage of their own. With
+    `operands`, computed operands of contractions are stored by an earlier stage.
     """
-    splitter = _Splitter({*taken, *(root.name for root in roots)}, layouts, epilogues)
+    names = {*taken, *(root.name for root in roots)}
+    splitter = _Splitter(names, layouts, epilogues, operands)
     for root in roots:
         splitter.store(root)
     return splitter.finish()
 
 
+Group = tuple[State | None, list[Target]]
+
+
 class _Splitter:
     """Collects targets, each after the buffers that it reads."""
 
-    def __init__(self, taken: set[str], layouts: Mapping[str, Layout], epilogues: bool) -> None:
-        self.taken, self.layouts, self.epilogues = taken, layouts, epilogues
+    def __init__(
+        self, taken: set[str], layouts: Mapping[str, Layout], epilogues: bool, operands: bool
+    ) -> None:
+        self.taken, self.layouts = taken, layouts
+        self.epilogues, self.operands = epilogues, operands
         self.loads: dict[Term, Any] = {}
+        self.rounded: dict[tuple[Term, str], Any] = {}
         self.pending: list[tuple[Target, State | None]] = []
 
     def store(self, root: Root, *, is_output: bool = True) -> None:
-        expr = _replace(root.expr, ("Mat",), lambda cut: self.buffer(cut.args[0]))
+        expr = root.expr
+        if self.operands:
+            expr = _replace(expr, _REDUCTIONS, lambda n: with_stored(_as_get(n), self.operand))
+        expr = _replace(expr, ("Mat",), lambda cut: self.buffer(cut.args[0]))
         expr = _replace(expr, _REDUCTIONS, self._pass)
         states = list(dict.fromkeys(get.args[0] for get in _outermost(expr, _REDUCTIONS)))
         fusible = [state for state in states if set(free(expr)) <= _axes_read(expr, state)]
         if not fusible and self.epilogues:
-            fusible = [state for state in states if _may_follow(expr, state)]
+            fusible = [s for s in states if _may_follow(expr, s, _read(expr, s))]
         kept = fusible[-1] if fusible else None
         expr = _replace(
             expr, _REDUCTIONS, lambda get: get if get.args[0] is kept else self.buffer(get)
@@ -127,14 +141,24 @@ class _Splitter:
         """A load of the f32 buffer that holds `term`, which an earlier stage computes."""
         term = _plain(term)
         if term not in self.loads:
-            name = next(n for i in range(1 << 30) if (n := f"work{i}") not in self.taken)
-            self.taken.add(name)
-            axes = free(term)
-            plain = tuple(axis.index for axis in axes)
-            self.store(Root(name, term, axes, f32, plain), is_output=False)
-            held = array_term(name, f32.name, [axis.extent for axis in axes])
-            self.loads[term] = make("Load", held, plain)
+            self.loads[term] = self.stored(term, f32, free(term))
         return self.loads[term]
+
+    def operand(self, term: Any, dtype: Dtype, axes: tuple[Axis, ...]) -> Any:
+        """The same for an operand of a contraction, rounded as the contraction rounds it; folds
+        that it follows from need not go through memory before it does."""
+        term = _replace(term, ("Mat",), lambda cut: cut.args[0])
+        known = (term, dtype.name)
+        if known not in self.rounded:
+            self.rounded[known] = self.stored(term, dtype, axes)
+        return self.rounded[known]
+
+    def stored(self, term: Any, dtype: Dtype, axes: tuple[Axis, ...]) -> Any:
+        name = next(n for i in range(1 << 30) if (n := f"work{i}") not in self.taken)
+        self.taken.add(name)
+        plain = tuple(axis.index for axis in axes)
+        self.store(Root(name, term, axes, dtype, plain), is_output=False)
+        return make("Load", array_term(name, dtype.name, [axis.extent for axis in axes]), plain)
 
     def _pass(self, node: Any) -> Any:
         """A reduction as the reading of a fold whose body holds only reductions that move."""
@@ -160,7 +184,7 @@ class _Splitter:
 
     def finish(self) -> tuple[Stage, ...]:
         """Targets that read one state share a stage, unless they need what comes after it."""
-        groups: list[tuple[State | None, list[Target]]] = []
+        groups: list[Group] = []
         for target, state in self.pending:
             place = next(
                 (i for i, (known, _) in enumerate(groups) if state is not None and known is state),
@@ -170,6 +194,8 @@ class _Splitter:
                 groups[place][1].append(target)
             else:
                 groups.append((state, [target]))
+        if self.epilogues:
+            groups = _accompanied(groups)
         return tuple(_stage(tuple(targets), state) for state, targets in groups)
 
 
@@ -230,15 +256,46 @@ def _lifts(channel: Chan) -> tuple[Any, ...]:
     return tuple(lift_of(each) for each in closure((channel,)))
 
 
-def _may_follow(expr: Any, state: State) -> bool:
-    """Whether a value that varies along a fold's axis may be computed where the fold is done: the
-    state gives all its other axes, and is folded of plain tiles that can be read again."""
-    axis, channels = state.args[0].root, _read(expr, state)
+def _may_follow(expr: Any, state: State, channels: tuple[Chan, ...]) -> bool:
+    """Whether a value that varies along a fold's axis may be computed where the fold is done:
+    channels of the state give all its other axes, and are folded of plain tiles that can be read
+    again."""
+    axis = state.args[0].root
     sums = [red for channel in channels for part in _lifts(channel) for red in _reductions(part)]
-    within = set(free(expr)) <= _axes_read(expr, state) | {axis}
+    given = {a for channel in channels for a in free(channel)}
+    within = axis in free(expr) and set(free(expr)) <= given | {axis}
     axes = tuple(a for a in free(expr) if a is not axis)
     column = assign_roles(closure(channels), axis, axes).column
     return within and axis.extent.head == "Known" and column is None and not sums
+
+
+def _accompanied(groups: list[Group]) -> list[Group]:
+    """The groups with values that follow from no fold moved to one of what they read, where they
+    may be: it has loaded that already."""
+    for place, (state, targets) in enumerate(groups):
+        for target in list(targets) if state is None else ():
+            fold = next((g for g in range(len(groups)) if _takes(groups, g, target, place)), None)
+            if fold is not None:
+                targets.remove(target)
+                groups[fold][1].append(target)
+    return [group for group in groups if group[1]]
+
+
+def _takes(groups: list[Group], fold: int, target: Target, place: int) -> bool:
+    """Whether a value of the group at `place` may follow the fold of another group."""
+    state, targets = groups[fold]
+    if state is None:
+        return False
+    channels = tuple(dict.fromkeys(c for each in targets for c in _read(each.expr, state)))
+    lifts = [lift for channel in channels for lift in _lifts(channel)]
+    loads = {node for node in subterms(*lifts) if node.head == "Load"}
+    if fold > place:
+        later = [each for _, between in groups[place : fold + 1] for each in between]
+        free_to_move = all(target.name not in _reads(each) for each in later)
+    else:
+        free_to_move = not _reads(target) & _written(groups[fold:place])
+    shares = not loads.isdisjoint(subterms(target.expr))
+    return free_to_move and shares and _may_follow(target.expr, state, channels)
 
 
 def _reductions(part: Any) -> list[Any]:
@@ -260,7 +317,7 @@ def _reads(target: Target) -> set[str]:
     return {str(node.args[0]) for node in subterms(target.expr) if node.head == "Array"}
 
 
-def _written(groups: list[tuple[State | None, list[Target]]]) -> set[str]:
+def _written(groups: list[Group]) -> set[str]:
     return {target.name for _, targets in groups for target in targets}
 
 

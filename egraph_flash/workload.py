@@ -43,7 +43,8 @@ class Counts:
         steps = sum(tiles) / max(len(tiles), 1)
         width = candidate.block * steps if roles.fold is not None else columns
         elements = float(ctas) * rows * width
-        body = self._pointwise(known, candidate.inner, elements, rows * steps * ctas)
+        copies = candidate.outer.column_warps if known.outer else 1  # of what warps contract
+        body = self._pointwise(known, candidate.inner, copies * elements, rows * steps * ctas)
         if self._moves_always():
             body["fma"] += known.rescaled * rows * steps * ctas * columns
         after = self._after(float(ctas) * rows, columns)
@@ -52,7 +53,7 @@ class Counts:
         handed = elements if self._hands_over() else 0.0
         traffic = traffic_of(self.stage, candidate, self.choices)
         read, touched, drained = traffic.round_bytes
-        again = traffic.again_bytes * steps if steps > 1 else 0.0
+        reread = traffic.again_bytes * steps if steps > 1 else 0.0
         ops = flop / FLOP_OF_MMA + (sum(body.values()) + handed / 2) / 32 + drained / SHARED_OF_OP
         code = INSTRUCTION_BYTES * ops  # of every warp, each time that it runs it
         blocks = max(ctas * self._warps() * steps, 1.0)
@@ -62,10 +63,10 @@ class Counts:
             mufu_ops=pipes["mufu"],
             alu_ops=pipes["alu"] + handed / 2,  # operands are rounded two at a time
             hbm_bytes=known.hbm_bytes,
-            again_bytes=ctas * again,
-            again_after_bytes=again,
-            l2_bytes=ctas * (steps * read + again),
-            l1_bytes=ctas * (steps * touched + again),
+            again_bytes=ctas * reread,
+            again_after_bytes=reread,
+            l2_bytes=ctas * (steps * read + reread),
+            l1_bytes=ctas * (steps * touched + reread),
             shared_bytes=traffic.handoff_bytes(handed) + ctas * steps * drained,
             code_bytes=code,
             loop_bytes=code / blocks * self._group() if self.kind.on_tensor_cores else 0.0,
@@ -75,7 +76,7 @@ class Counts:
             producer_warps=self._producers(),
             registers_per_thread=self._registers(),
             shared_bytes_per_cta=traffic.arena.size_bytes,
-            serial_steps=steps * traffic.trips + (steps if again else 0.0),
+            serial_steps=steps * traffic.trips + (steps if reread else 0.0),
             chain_clocks=self._chain_clocks(steps),
             edge_clocks=self._edge_clocks(rows, columns),
             slots=steps / self._group(),

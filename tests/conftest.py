@@ -42,9 +42,10 @@ def fake_gpu() -> Iterator[FakeDriver]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Compiled kernels go to a folder of this run, not to the user's cache."""
+    """Compiled kernels go to a folder that the run's workers share, not to the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("cache")
+        own = tmp_path_factory.getbasetemp()
+        folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "kernels"
         patch.setenv("EGRAPH_FLASH_CACHE", str(folder))
         patch.delenv("EGRAPH_FLASH_DEBUG", raising=False)
         yield folder

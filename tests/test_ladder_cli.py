@@ -15,8 +15,10 @@ from tests.support.fake_cuda import FakeDriver
 from tests.support.ladders import SCALAR, descent, made
 from tests.test_cli import command, refused
 from tests.test_ladder import KEYS
+from tests.test_ladder import SMALL as PROBLEM
 
-SMALL = ("--shape", "1,1,32,32", "--target", "sm_120", "--jobs", 1)
+SHAPE = ",".join(map(str, PROBLEM.shape))
+SMALL = ("--shape", SHAPE, "--target", "sm_120", "--jobs", 1)
 
 
 def test_it_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,7 +34,9 @@ def test_it_prints_a_table_of_chosen_rungs(capsys: pytest.CaptureFixture[str]) -
     given = ("--backend", "model", "--rungs", "mma-global", "--causal", "--dtype", "bf16")
     assert command("ladder", *SMALL, *given) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "ladder at [1, 1, 32, 32] bf16, causal on RTX 5090: predicted for sm_120" in printed
+    assert (
+        f"ladder at {list(PROBLEM.shape)} bf16, causal on RTX 5090: predicted for sm_120" in printed
+    )
     assert "mma_m16n8k16_bf16" in printed
     assert "scalar" not in printed
 

@@ -60,6 +60,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *(
             "request",
             "roles",
+            "storing",
             "stages",
             "shapes",
             "codegen.resources",

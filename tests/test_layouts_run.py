@@ -20,6 +20,7 @@ from egraph_flash import (
     where,
     window,
 )
+from egraph_flash.compilation import compile_request
 from egraph_flash.dtypes import Array
 from egraph_flash.errors import ScheduleError
 from egraph_flash.evaluation import evaluate
@@ -204,11 +205,11 @@ class Counted:
     """Stands for `compiled`, and counts the requests."""
 
     def __init__(self) -> None:
-        self.pins: list[dict[str, str]] = []
+        self.requests: list[Request] = []
 
-    def __call__(self, request: Request, timings: dict[str, float]) -> Record:
-        self.pins.append(dict(request.pins))
-        return compiled(request, timings)
+    def __call__(self, request: Request, *given: Any) -> Record:
+        self.requests.append(request)
+        return compiled(request, *given)
 
 
 @pytest.fixture
@@ -222,10 +223,10 @@ def test_one_kernel_serves_all_strides_of_a_class(counted: Counted) -> None:
     made = Kernel(kernel().record)
     for start, rest in ((8, 8), (0, 16), (16, 24), (8, 0), (24, 8)):
         check(made, dict.fromkeys("qkv", sliced(start, rest)), None)
-    assert len(counted.pins) == 1
+    assert len(counted.requests) == 1
     check(made, dict.fromkeys("qkv", sliced(4, 0)), None)
     check(made, dict.fromkeys("qkv", dense), None)
-    assert len(counted.pins) == 2
+    assert len(counted.requests) == 2
 
 
 def test_kernels_that_were_read_back_can_do_it_too(counted: Counted) -> None:
@@ -239,17 +240,30 @@ def test_kernels_that_were_read_back_can_do_it_too(counted: Counted) -> None:
     check(again, dict.fromkeys("qkv", sliced(1, 6)), None)
 
 
+@pytest.mark.parametrize("pins", [{}, {"PLACE": "fold=cut"}, {"REDUCE": "g2"}], ids=str)
+def test_what_is_derived_does_not_depend_on_where_arrays_lie(
+    counted: Counted, pins: dict[str, str]
+) -> None:
+    """It is taken from the kernel as tensors say, and would be found again."""
+    record = optimize(ATTENTION, "sm_120", pins).record
+    found = specialization.specialized(record, {"q": 2, "k": 2, "v": 2}, "here")
+    (request,) = counted.requests
+    anew = compile_request(request, {})
+    assert anew.derivation == found.derivation == record.derivation
+    assert (anew.term, anew.schedule) == (found.term, found.schedule)
+
+
 def test_brackets_are_chosen_anew_only_where_they_cannot_be_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No case is known in which they cannot; here it is said of every one."""
     seen: list[dict[str, str]] = []
 
-    def refusing(request: Request, timings: dict[str, float]) -> Record:
+    def refusing(request: Request, *given: Any) -> Record:
         seen.append(dict(request.pins))
         if "PLACE" in request.pins:
             raise ScheduleError("no way")
-        return compiled(request, timings)
+        return compiled(request, *given)
 
     monkeypatch.setattr(specialization, "compiled", refusing)
     found = specialization.specialized(kernel().record, {"q": 4}, "here")
@@ -267,9 +281,9 @@ def test_declared_strides_need_no_other_kernel(counted: Counted) -> None:
     made = Kernel(optimize((softmax((q * k).sum(d) * 0.25, n) * V).sum(n), "sm_120").record)
     check(made, {"q": packed, "k": bshd, "v": dense}, dense)
     check(made, {"q": sliced(8, 8), "k": bshd, "v": dense}, dense)
-    assert not counted.pins
+    assert not counted.requests
     check(made, {"q": dense, "k": dense, "v": dense}, None)
-    assert len(counted.pins) == 1
+    assert len(counted.requests) == 1
 
 
 def test_arrays_without_contiguous_rows_are_copied() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from ..ptx import Address, Immediate, Label, Operand, Register, Special, Symbol
-from ..ptx_types import VALUE_TYPES, PtxError, ValueType
+from ..ptx_types import REGISTER_CLASSES, VALUE_TYPES, PtxError, ValueType
 
 Kind = Literal["value", "address", "label", "symbol", "special"]
 Given = Operand | int | float | Sequence[Operand]
@@ -47,6 +48,8 @@ class OperandSpec:
 
     def check(self, given: Given) -> tuple[Operand, ...] | None:
         """The operand as a tuple, numbers made immediates; None where it does not fit."""
+        if isinstance(given, Register):
+            return (given,) if self.count == 1 and given.type in self.registers else None
         if self.count > 1:
             if not isinstance(given, Sequence) or len(given) != self.count:
                 return None
@@ -59,7 +62,7 @@ class OperandSpec:
             given = Immediate(self.value_type.name, given)
         return (given,) if self._fits(given) else None  # type: ignore[return-value]
 
-    @property
+    @cached_property
     def takes_immediates(self) -> bool:
         return (
             self.kind == "value"
@@ -68,10 +71,17 @@ class OperandSpec:
             and self.value_type.takes_immediates
         )
 
+    @cached_property
+    def registers(self) -> frozenset[str]:
+        """The classes of registers that it may be."""
+        if self.kind != "value" or self.only == "immediate":
+            return frozenset()
+        return frozenset(filter(self.value_type.accepts, REGISTER_CLASSES))
+
     def _fits(self, operand: object) -> bool:
+        if isinstance(operand, Register):
+            return operand.type in self.registers
         if self.kind == "value":
-            if isinstance(operand, Register):
-                return self.only != "immediate" and self.value_type.accepts(operand.type)
             return (
                 isinstance(operand, Immediate)
                 and self.takes_immediates

@@ -115,9 +115,9 @@ class Instr:
         return self.of(operands, guard)
 
     def of(
-        self, operands: Mapping[str, Given], guard: Register | Guard | None = None, line: int = 0
+        self, operands: Mapping[str, Given], guard: Register | Guard | None = None
     ) -> Instruction:
-        """`bind` for operands in a mapping, and for one that a text's line holds."""
+        """`bind` for operands in a mapping."""
         if operands.keys() != self.operands.keys():
             raise PtxError(
                 f"{self.name}: got operands {list(operands)}, "
@@ -137,7 +137,7 @@ class Instr:
             guard = Guard(guard)
         if guard is not None and guard.register.type != "pred":
             raise PtxError(f"{self.name}: guard got {guard}, wants a pred register")
-        return Instruction(self, bound, guard, line)
+        return Instruction(self, bound, guard)
 
 
 def _writable(operands: tuple[Operand, ...]) -> bool:

@@ -85,7 +85,7 @@ class Decoder:
             step = self._for_whole_warps(step, where)
         elif "mask" in instruction.operands:
             step = self._for_members(step, where, self.value(instruction, "mask"))
-        marked = [self.assigned[each] for each in instruction.writes() if each in self.assigned]
+        marked = [self.assigned[each] for each in instruction.writes if each in self.assigned]
         if marked:
             step = _marking(step, marked)
         if instruction.guard:
@@ -170,7 +170,7 @@ class Decoder:
     ) -> None:
         """Write an instruction's outputs, which then hold values."""
         self._writer(instruction)(rows, active, value)
-        for register in instruction.writes():
+        for register in instruction.writes:
             if register in self.assigned:
                 _marking(lambda rows, active: None, [self.assigned[register]])(rows, active)
 

@@ -77,7 +77,7 @@ def retries(blocks: list[Block], block: Block) -> bool:
     if after.body or after.end is None or after.end[0].row.flow != "branch":
         return False
     guard = after.end[0].guard
-    return guard is not None and guard.register in block.end[0].writes()
+    return guard is not None and guard.register in block.end[0].writes
 
 
 def _mark_unsure(blocks: list[Block]) -> None:
@@ -85,11 +85,11 @@ def _mark_unsure(blocks: list[Block]) -> None:
     for block in blocks:
         assigned = set(before[block.index])
         for place, (instruction, _) in enumerate(block.instructions()):
-            unsure = [each for each in dict.fromkeys(instruction.reads()) if each not in assigned]
+            unsure = [each for each in dict.fromkeys(instruction.reads) if each not in assigned]
             if unsure:
                 block.unsure[place] = unsure
             if instruction.guard is None:
-                assigned.update(instruction.writes())
+                assigned.update(instruction.writes)
 
 
 def definitely_assigned(blocks: list[Block]) -> list[set[Register]]:
@@ -98,7 +98,7 @@ def definitely_assigned(blocks: list[Block]) -> list[set[Register]]:
         register
         for block in blocks
         for instruction, _ in block.instructions()
-        for register in instruction.writes()
+        for register in instruction.writes
     }
     writes = [_unguarded_writes(block.instructions()) for block in blocks]
     predecessors: list[list[int]] = [[] for _ in blocks]
@@ -123,5 +123,5 @@ def _unguarded_writes(instructions: Iterable[tuple[Instruction, Where]]) -> set[
         register
         for instruction, _ in instructions
         if instruction.guard is None
-        for register in instruction.writes()
+        for register in instruction.writes
     }

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.ptx import Address, Entry, Param, Register, Symbol
+from ..codegen.ptx import Entry, Param
 from ..codegen.ptx_types import VALUE_TYPES
 from ..errors import SimulationError
 from ..plan import Argument, Launch, Pointer
 from ..tensor_map import MAP_ALIGNMENT_BYTES, MAP_BYTES, TensorMap
 from .batch import Array
 from .global_memory import GlobalMemory
+from .reach import stored_through
 
 GENERIC = 0x6000_0000_0000  # where parameter space begins among generic addresses
 
@@ -108,35 +109,12 @@ class Params:
     def may_be_written(self) -> Collection[str]:
         """The buffers whose address may reach a store or an atomic.
 
-        A closure over registers, whatever the flow; an address read from memory may be any's.
+        An address that no buffer's is part of, such as one read from memory, may be any's.
         """
-        reaches: dict[Register, set[str]] = {}
         everything = set(self.buffers.values())
-        changed = True
-        while changed:
-            changed = False
-            for instruction in self.entry.instructions():
-                found: set[str] = set()
-                for register in instruction.reads():
-                    found |= reaches.get(register, set())
-                for operands in instruction.operands.values():
-                    for operand in operands:
-                        if isinstance(operand, Address) and isinstance(operand.base, Symbol):
-                            found |= {self.buffers.get(operand.base.name, "")} - {""}
-                if instruction.row.counter in ("lsu_global", "lsu_shared", "atomic"):
-                    found = set()  # what a load finds is handled below
-                for register in instruction.writes():
-                    held = reaches.setdefault(register, set())
-                    if not found <= held:
-                        held |= found
-                        changed = True
         written: set[str] = set()
-        for instruction in self.entry.instructions():
-            if instruction.row.mnemonic.startswith(("st.global", "atom.")):
-                for operand in instruction.operands["a"]:
-                    assert isinstance(operand, Address)
-                    assert isinstance(operand.base, Register)
-                    written |= reaches.get(operand.base, set()) or everything
+        for names in stored_through(self.entry):
+            written |= {self.buffers[n] for n in names if n in self.buffers} or everything
         return written
 
 

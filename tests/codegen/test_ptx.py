@@ -254,8 +254,8 @@ def test_an_instruction_knows_what_it_reads_and_writes() -> None:
     p = Register("pred", 0)
     c = f[:4]
     mma = isa.mma_m16n8k16_f16.bind(d=c, a=r[:4], b=r[4:6], c=c)
-    assert list(mma.writes()) == c
-    assert list(mma.reads()) == [*r[:6], *c]
+    assert list(mma.writes) == c
+    assert list(mma.reads) == [*r[:6], *c]
     store = isa.st_shared_f32.bind(a=Address(r[1], 4), b=f[2]).guarded(p)
-    assert list(store.writes()) == []
-    assert list(store.reads()) == [p, r[1], f[2]]
+    assert list(store.writes) == []
+    assert list(store.reads) == [p, r[1], f[2]]

@@ -91,11 +91,8 @@ def _new(
     wanted: Mapping[Pair, None],
     factors: Mapping[str, Sequence[str]],
 ) -> int:
-    order = list(factors)
-    count = 0
-    for other, held in row.items():
-        first, second = sorted(
-            ((other, held), (name, value)), key=lambda each: order.index(each[0])
-        )
-        count += (first, second) in wanted
-    return count
+    here, order = (name, value), list(factors)
+    place = order.index(name)
+    before = sum((pair, here) in wanted for pair in row.items() if order.index(pair[0]) < place)
+    after = sum((here, pair) in wanted for pair in row.items() if order.index(pair[0]) > place)
+    return before + after

@@ -18,7 +18,7 @@ def live(ptx: str) -> str:
 def _live(entry: Entry) -> str:
     body = [each for each in entry.body if not isinstance(each, Comment)]
     while True:
-        read = {r for each in body if isinstance(each, Instruction) for r in each.reads()}
+        read = {r for each in body if isinstance(each, Instruction) for r in each.reads}
         kept = [each for each in body if not _is_dead(each, read)]
         if len(kept) == len(body):
             break
@@ -31,7 +31,7 @@ def _live(entry: Entry) -> str:
 def _is_dead(each: object, read: set[Register]) -> bool:
     if not isinstance(each, Instruction):
         return False
-    written = list(each.writes())
+    written = list(each.writes)
     return bool(written) and read.isdisjoint(written)
 
 

@@ -176,7 +176,10 @@ class Limit:
     says: str | None
 
     def holds(self, row: Mapping[str, str]) -> bool:
-        return all(name in row and row[name] in values for name, values in self.choices.items())
+        for name, values in self.choices.items():  # noqa: SIM110, a generator takes twice as long
+            if row.get(name) not in values:
+                return False
+        return True
 
 
 def but(factor: str, *values: str) -> list[str]:
