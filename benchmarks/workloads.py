@@ -43,7 +43,8 @@ Torch = Callable[[Any, Mapping[str, Any]], Any]  # of the torch module and the i
 class Case:
     """One row: a workload, or a plain product, at these extents; and who else computes it.
 
-    `eager` is PyTorch's spelling, `library` a single call of it. `moved` says that bytes count.
+    `eager` is PyTorch's spelling, `library` a single call of it. `moved` says that bytes count,
+    else there are so many `products` over all extents.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Case:
     library: tuple[str, Torch] | None = None
     moved: bool = False
     dtype: Dtype | None = None  # of all reals, where the workload's own are others
+    products: int = 1
 
     @property
     def label(self) -> str:
@@ -62,8 +64,8 @@ class Case:
         if self.name == "product":
             m, n, k = Axis.many(**self.extents)
             return (Tensor("a", (m, k), f16) * Tensor("w", (k, n), f16)).sum(k)
-        (found,) = WORKLOADS[self.name].outputs(**self.extents)
-        return found if self.dtype is None else stored(found, self.dtype)
+        found = WORKLOADS[self.name].outputs(**self.extents)
+        return found if self.dtype is None else tuple(stored(x, self.dtype) for x in found)
 
     def inputs(self, specs: Sequence[Spec], rng: np.random.Generator) -> dict[str, Array]:
         """Normals, labels that there are, pages in no order, caches that are full."""
@@ -110,6 +112,41 @@ def _log_sum_exp(torch: Any, x: Mapping[str, Any]) -> Any:
     return torch.logsumexp(x["x"], -1)
 
 
+def _gelu(torch: Any, x: Mapping[str, Any]) -> Any:
+    return torch.nn.functional.gelu(x["a"] @ x["w"] + x["bias"], approximate="tanh")
+
+
+def _entropy(torch: Any, x: Mapping[str, Any]) -> Any:
+    logs = x["x"].log_softmax(-1)
+    return -(logs.exp() * logs).sum(-1)
+
+
+def _scores(x: Mapping[str, Any]) -> Any:
+    return x["q"] @ x["k"].transpose(-1, -2) * x["q"].shape[-1] ** -0.5
+
+
+def _attention(torch: Any, x: Mapping[str, Any]) -> Any:
+    return _scores(x).softmax(-1) @ x["v"]
+
+
+def _gated(torch: Any, x: Mapping[str, Any]) -> Any:
+    return (_scores(x).softmax(-1) * x["gate"].sigmoid()[:, None]) @ x["v"]
+
+
+def _linear(torch: Any, x: Mapping[str, Any]) -> Any:
+    q, k = (1 + torch.nn.functional.elu(x[name]) for name in "qk")
+    weights = q @ k.transpose(-1, -2)
+    return weights @ x["v"] / weights.sum(-1, keepdim=True)
+
+
+def _flash(torch: Any, x: Mapping[str, Any]) -> Any:
+    attention = torch.nn.attention
+    with attention.sdpa_kernel(attention.SDPBackend.FLASH_ATTENTION):
+        return torch.nn.functional.scaled_dot_product_attention(
+            *(x[name].unsqueeze(0) for name in "qkv")
+        )
+
+
 def _decode(backend: str) -> Torch:
     def compute(torch: Any, x: Mapping[str, Any]) -> Any:
         attention = torch.nn.attention
@@ -128,6 +165,13 @@ def _rows(name: str, torch: Torch) -> Iterator[Case]:
             yield Case(name, {"m": m, "n": n}, torch, moved=True, dtype=dtype)
 
 
+def _row(name: str, torch: Torch) -> Case:
+    return Case(name, {"m": 8192, "n": 8192}, torch, moved=True)
+
+
+HEADS = {"h": 8, "m": 4096, "n": 4096, "d": 64}
+
+
 def _product(m: int, n: int, k: int) -> Case:
     return Case(
         "product", {"m": m, "n": n, "k": k}, library=("cuBLAS", lambda t, x: x["a"] @ x["w"])
@@ -136,11 +180,23 @@ def _product(m: int, n: int, k: int) -> Case:
 
 CASES: tuple[Case, ...] = (
     _product(4096, 4096, 4096),
+    Case("matmul", {"m": 4096, "n": 4096, "k": 4096}, _gelu),
+    Case(
+        "batched_matmul",
+        {"b": 16, "m": 2048, "n": 2048, "k": 1024},
+        lambda t, x: x["a"].transpose(1, 2) @ x["w"].T,
+    ),
+    Case("long_matmul", {"m": 64, "n": 64, "k": 1 << 18}, lambda t, x: (x["a"] @ x["w"]).float()),
     *_rows("log_sum_exp", _log_sum_exp),
     *_rows("row_softmax", lambda t, x: t.softmax(x["x"], -1)),
     *_rows("layer_norm", lambda t, x: _norm(t, x["x"], x["gain"], x["bias"])),
     *_rows("rms_norm", lambda t, x: _rms(t, x["x"], x["gain"])),
     *_rows("cross_entropy", lambda t, x: _loss(t, x["x"], x["label"])),
+    _row("log_sum_exp_plain", lambda t, x: x["x"].exp().sum(-1).log()),
+    _row("entropy", _entropy),
+    _row("collision", lambda t, x: x["x"].softmax(-1).square().sum(-1)),
+    _row("argmax_index", lambda t, x: x["x"].argmax(-1)),
+    _row("mean_variance", lambda t, x: t.var_mean(x["x"], -1, correction=0)),
     _product(16, 4096, 4096),
     *(
         Case(
@@ -161,6 +217,9 @@ CASES: tuple[Case, ...] = (
         {"m": 8192, "n": 131072, "d": 512},
         lambda t, x: _loss(t, x["hidden"] @ x["w"].T, x["label"]),
     ),
+    Case("attention", HEADS, _attention, ("FA-2", _flash), products=2),
+    Case("gated_attention", HEADS, _gated, products=2),
+    Case("linear_attention", HEADS, _linear, products=2),
     *(
         Case(
             "decode_contiguous",
@@ -189,6 +248,7 @@ class Line:
     case: Case
     us: dict[str, float]
     error: float
+    tolerance: float
     bytes_moved: int
     flop: float
     ours_bytes: int
@@ -263,14 +323,16 @@ def measured(case: Case, gpu: Any, rounds: int, rng: np.random.Generator, peers:
         case,
         us,
         max(each.max_abs for each in found) / largest,
+        max(TOLERANCE[spec.dtype.size_bytes] for spec in kernel.inputs),
         sum(sizes),
-        2.0 * math.prod(case.extents.values()),
+        2.0 * case.products * math.prod(case.extents.values()),
         kernel.workspace_bytes,
         peer_bytes,
         len(kernel.plan.launches),
     )
 
 
+TOLERANCE = {2: 2e-2, 4: 1e-3}  # of the largest magnitude, by the bytes of an element
 SAMPLED = 3  # indices of each axis of an output that are checked
 COLUMNS = ("row", "µs", "rate", "of a copy", "others, µs", "error", "kernels", "memory, theirs")
 
@@ -327,6 +389,9 @@ def main() -> None:
                 print(" | ".join(shown(lines[-1])), flush=True)
     table(f"{gpu}, {given.rounds} rounds, seed {seed}", COLUMNS, map(shown, lines), words=1)
     print("\n".join(refused))
+    wrong = [line.case.label for line in lines if not line.error <= line.tolerance]
+    if wrong or refused:
+        raise SystemExit(f"wrong: {', '.join(wrong) or 'none'}; not compiled: {len(refused)}")
     if given.write:
         write(lines)
 

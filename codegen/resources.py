@@ -49,9 +49,9 @@ def registers(demand: Demand) -> int:
 
     Three moments of a round are weighed: the contractions of the body with the operands of one
     slab; the tile as it was folded, as it becomes at the new bases, and rounded to pairs; and the
-    contraction over the fold. With a skew, the next block's tile lives beside the one in hand; and
-    so does what is started `_early`. A fold over columns has a value for each row and the place of
-    each column beside the accumulators, in whose registers stands what becomes of them.
+    contraction over the fold. What is started `_early` lives beside the block in hand. A fold over
+    columns has a value for each row and the place of each column beside the accumulators, in whose
+    registers stands what becomes of them.
     """
     inner, outer, choices = demand.inner, demand.outer, demand.choices
     kind = atom(inner.atom)
@@ -59,7 +59,7 @@ def registers(demand: Demand) -> int:
     own = demand.has_inner or not demand.has_outer
     tile = words(kind, inner.row_atoms, inner.column_atoms) if own else 0
     rounded = -(-tile // 2) if demand.handoff and kind.on_tensor_cores else 0
-    beside = tile if choices.skew != "off" else _early(demand, tile)
+    beside = _early(demand, tile)
     kept = 0
     if choices.hoist == "registers" and kind.on_tensor_cores:
         kept = sum(kind.a.elements // 2 * inner.row_atoms * steps for steps in demand.steps)
@@ -80,16 +80,17 @@ def registers(demand: Demand) -> int:
 
 
 def _early(demand: Demand, tile: int) -> int:
-    """Words of later blocks' tiles that the assembler makes beside the one in hand.
+    """Words of later blocks' tiles that live beside the one in hand.
 
-    Where several blocks stand in a row it starts the next one early, of whose tile half is there
-    when most is live. In a block of one warp no barrier keeps it from starting them all, each with
-    its tile and what becomes of it.
+    A skew makes the next one's early. Where several blocks stand in a row, the assembler starts the
+    next one, of whose tile half is there when most is live. In a block of one warp no barrier keeps
+    it from starting all that it can, each with its tile and what becomes of it.
     """
-    several = max((staging.steps for _, staging in demand.choices.stage), default=1)
+    several = max((staging.steps for _, staging in demand.choices.stage), default=1) - 1
+    skewed = demand.choices.skew != "off"
     if max(demand.inner.warps, demand.outer.warps) == 1:
-        return 2 * tile * (several - 1)
-    return tile // 2 if several > 1 else 0
+        return 2 * tile * (several + skewed)
+    return tile if skewed else tile // 2 if several else 0
 
 
 def _places(tile: Tile) -> int:

@@ -18,6 +18,7 @@ from .profiles import Read, profile
 from .roles import Roles
 from .stages import Stage
 
+NEAR_BYTES = 64 << 10  # of an array that an SM's cache holds beside what streams through it
 RING_WAIT = 0.05  # of a trip: the barrier of a slot that is full already
 TABLE_WAIT = 0.6  # of a trip: where to copy from is read first, mostly from a cache
 LINE_BYTES = 128.0
@@ -74,7 +75,7 @@ class Traffic:
             if where == "register":
                 continue  # once a block of the grid: nothing beside its rounds
             if where == "global":
-                read_bytes += block
+                read_bytes += 0.0 if self._stays_near(read) else block
                 touched_bytes += block * warps * LINE_BYTES / self._line_share(read)
             else:
                 layout = where
@@ -89,13 +90,20 @@ class Traffic:
 
     @cached_property
     def again_bytes(self) -> float:
-        """Bytes that the epilogue of a block reads in one round."""
+        """Bytes of its own that the epilogue of a block reads in one round."""
         roles, candidate = self.stage.roles, self.candidate
         extent = {roles.row: candidate.rows, roles.fold: candidate.block}
         return sum(
             read.size_bytes * math.prod(min(extent.get(a, 1), a.size) for a in read.axes)
             for read in profile(self.stage).again
+            if not self._stays_near(read)
         )
+
+    def _stays_near(self, read: Read) -> bool:
+        """Whether blocks that work on plain rows read the same, which a cache of the SM holds."""
+        size_bytes = read.size_bytes * math.prod(axis.size for axis in read.axes)
+        common = self.stage.roles.row not in read.axes
+        return self.kind.instruction is None and common and size_bytes <= NEAR_BYTES
 
     def _residence(self, read: Read) -> SlabLayout | Literal["global", "register"]:
         """Where fragments of an array come from."""
