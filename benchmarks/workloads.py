@@ -43,8 +43,8 @@ Torch = Callable[[Any, Mapping[str, Any]], Any]  # of the torch module and the i
 class Case:
     """One row: a workload, or a plain product, at these extents; and who else computes it.
 
-    `eager` is PyTorch's spelling, `library` a single call of it. `moved` says that bytes count,
-    else there are so many `products` over all extents.
+    `eager` is PyTorch's spelling, `library` a single call of it, `plain` our own product of the
+    same inputs. `moved` says that bytes count, else there are so many `products` over all extents.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Case:
     moved: bool = False
     dtype: Dtype | None = None  # of all reals, where the workload's own are others
     products: int = 1
+    plain: Callable[..., Any] | None = None
 
     @property
     def label(self) -> str:
@@ -88,6 +89,19 @@ def stored(expr: Any, dtype: Dtype) -> Any:
     real = [n for n in subterms(expr) if n.head == "Array" and DTYPES[n.args[1]].is_real]
     change = {node: make("Array", node.args[0], dtype.name, *node.args[2:]) for node in real}
     return rewrite(expr, change).cast(dtype)
+
+
+# ---- our own products ----------------------------------------------------------------------------
+
+
+def _plain(m: int, n: int, e: int) -> Any:
+    M, N, E = Axis.many(m=m, n=n, e=e)
+    return (Tensor("x", (M, N), f16) * Tensor("w", (N, E), f16)).sum(N)
+
+
+def _logits(m: int, n: int, d: int) -> Any:
+    M, N, D = Axis.many(m=m, n=n, d=d)
+    return (Tensor("hidden", (M, D), f16) * Tensor("w", (N, D), f16)).sum(D)
 
 
 # ---- PyTorch's spellings -------------------------------------------------------------------------
@@ -203,6 +217,7 @@ CASES: tuple[Case, ...] = (
             "rms_norm_matmul",
             {"m": m, "n": 4096, "e": 4096},
             lambda t, x: _rms(t, x["x"], x["gain"]) @ x["w"],
+            plain=_plain,
         )
         for m in (16, 4096)
     ),
@@ -210,12 +225,14 @@ CASES: tuple[Case, ...] = (
         "layer_norm_matmul",
         {"m": 4096, "n": 4096, "e": 4096},
         lambda t, x: _norm(t, x["x"], None) @ x["w"],
+        plain=_plain,
     ),
     _product(8192, 131072, 512),
     Case(
         "linear_cross_entropy",
         {"m": 8192, "n": 131072, "d": 512},
         lambda t, x: _loss(t, x["hidden"] @ x["w"].T, x["label"]),
+        plain=_logits,
     ),
     Case("attention", HEADS, _attention, ("FA-2", _flash), products=2),
     Case("gated_attention", HEADS, _gated, products=2),
@@ -264,6 +281,8 @@ def build(label: str) -> str | None:
     target = runtime.device.devices()[0].target
     try:
         assert optimize(case.expression(), target).cubin
+        if case.plain is not None:
+            assert optimize(case.plain(**case.extents), target).cubin
     except Exception as error:  # one row's refusal is no reason to lose the others
         return f"{label}: {type(error).__name__}: {error}"
     return None
@@ -283,6 +302,9 @@ def measured(case: Case, gpu: Any, rounds: int, rng: np.random.Generator, peers:
     }
     ours = bench.OwnReplay(kernel, held, gpu.ordinal)
     replays: dict[str, Any] = {"ours": ours}
+    if case.plain is not None:
+        product = optimize(case.plain(**case.extents), gpu.target)
+        replays["product"] = bench.OwnReplay(product, held, gpu.ordinal)
     peer_bytes = 0
     if peers:
         import torch
@@ -294,6 +316,7 @@ def measured(case: Case, gpu: Any, rounds: int, rng: np.random.Generator, peers:
             if compute is None:
                 continue
             plain = lambda x, compute=compute: compute(torch, x)  # noqa: E731
+            torch.compiler.reset()  # each row's code is compiled anew, however many there were
             run = torch.compile(plain, dynamic=False) if who == "compile" else plain
             torch.cuda.reset_peak_memory_stats()
             before = torch.cuda.memory_allocated()
@@ -334,7 +357,18 @@ def measured(case: Case, gpu: Any, rounds: int, rng: np.random.Generator, peers:
 
 TOLERANCE = {2: 2e-2, 4: 1e-3}  # of the largest magnitude, by the bytes of an element
 SAMPLED = 3  # indices of each axis of an output that are checked
-COLUMNS = ("row", "µs", "rate", "of a copy", "others, µs", "error", "kernels", "memory, theirs")
+OWN = ("ours", "product", "copy")
+COLUMNS = (
+    "row",
+    "µs",
+    "rate",
+    "of a copy",
+    "of our product",
+    "others, µs",
+    "error",
+    "kernels",
+    "memory, theirs",
+)
 
 
 def shown(line: Line) -> tuple[str, ...]:
@@ -343,17 +377,19 @@ def shown(line: Line) -> tuple[str, ...]:
     gbps = line.bytes_moved / ours_us / 1e3
     rate = f"{gbps:.0f} GB/s" if case.moved else f"{line.flop / ours_us / 1e6:.0f} TFLOP/s"
     copy = f"{us['copy'] / ours_us:.3f}" if "copy" in us else ""
-    others = ", ".join(f"{who} {t:.1f}" for who, t in us.items() if who not in ("ours", "copy"))
+    product = f"{ours_us / us['product']:.3f}" if "product" in us else ""
+    others = ", ".join(f"{who} {t:.1f}" for who, t in us.items() if who not in OWN)
     memory = f"{line.ours_bytes / 2**20:.1f}, {line.peer_bytes / 2**20:.1f} MiB"
     kernels = f"{line.launches}"
-    return case.label, f"{ours_us:.1f}", rate, copy, others, f"{line.error:.0e}", kernels, memory
+    us_and_rate = (f"{ours_us:.1f}", rate, copy, product)
+    return case.label, *us_and_rate, others, f"{line.error:.0e}", kernels, memory
 
 
 def write(lines: Sequence[Line]) -> None:
     """The rows that the README's table has: of each workload the first that was measured."""
     rows: dict[str, Any] = {}
     for line in lines:
-        others = {who: round(us, 1) for who, us in line.us.items() if who not in ("ours", "copy")}
+        others = {who: round(us, 1) for who, us in line.us.items() if who not in OWN}
         found = {
             "at": line.case.label.partition(" ")[2],
             "us": round(line.us["ours"], 1),

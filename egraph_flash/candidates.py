@@ -17,7 +17,7 @@ from .dtypes import DTYPES
 from .knobs import Tile
 from .once import hashed_once
 from .roles import Contraction
-from .shapes import loads_of, operand_dtypes, shape_of
+from .shapes import loads_of, shape_of
 from .stages import Stage
 
 
@@ -78,12 +78,7 @@ def legal_atoms(stage: Stage) -> tuple[Atom, ...]:
 
 def takes(row: Atom, found: Contraction) -> bool:
     """Whether an atom keeps what is loaded: it rounds computed operands, never a loaded one."""
-    if not row.on_tensor_cores:
-        return True
-    loaded = operand_dtypes(found) or tuple(
-        load.args[0].args[1] for side in (found.left, found.right) for load in loads_of(side)
-    )
-    return set(loaded) == {row.operand}
+    return not row.on_tensor_cores or found.dtypes == (row.operand,)
 
 
 def family(row: Atom) -> str:

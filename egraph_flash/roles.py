@@ -8,6 +8,7 @@ from typing import Any
 
 from .axes import Axis
 from .carriers import bases_of, is_twisted, lift_of, monoid_of, representation_of
+from .dtypes import DTYPES
 from .expressions import Expr
 from .free import free
 from .terms import Chan, make, rewrite, subterms, variable
@@ -20,6 +21,16 @@ class Contraction:
     depth: Axis
     left: Expr
     right: Expr
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Those of the arrays that are an operand as they are loaded; where none is, of all reals
+        that operands are computed of."""
+        sides: list[Any] = [self.left, self.right]
+        direct = [side for side in sides if side.head == "Load"]
+        loads = direct or [node for node in subterms(*sides) if node.head == "Load"]
+        names = dict.fromkeys(load.args[0].args[1] for load in loads)
+        return tuple(name for name in names if DTYPES[name].is_real)
 
 
 @dataclass(frozen=True)

@@ -138,12 +138,6 @@ def reductions(expr: Any) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def operand_dtypes(found: Contraction) -> tuple[str, ...]:
-    """The dtypes of the arrays that are an operand of the contraction as they are loaded."""
-    direct = [side for side in (found.left, found.right) if side.head == "Load"]
-    return tuple(dict.fromkeys(side.args[0].args[1] for side in direct))
-
-
 def loads_of(expr: Any) -> tuple[Any, ...]:
     """The loads of real-valued arrays below an expression, in order."""
     return tuple(

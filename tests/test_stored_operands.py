@@ -34,6 +34,31 @@ def products(m: int, n: int, e: int, dtype: Any = f16) -> dict[str, Any]:
     }
 
 
+def features(m: int, n: int, d: int) -> dict[str, Any]:
+    """Products of computed rows and computed columns, in the body of a fold."""
+    M, N, D, E = Axis.many(m=m, n=n, d=d, e=d)
+    q, k = Tensor("q", (M, D), f16).expr, Tensor("k", (N, D), f16).expr
+    v = Tensor("v", (N, E), f16)
+    weight = (maximum(q, 0.0) * (k * k)).sum(D)
+    return {
+        "both sides": (weight * v).sum(N) / (1.0 + weight.sum(N)),
+        "one side": ((maximum(q, 0.0) * k).sum(D) * v).sum(N) / n,
+    }
+
+
+@pytest.mark.parametrize("name", features(1, 1, 16))
+def test_operands_in_the_body_of_a_fold(name: str) -> None:
+    expr = features(40, 72, 32)[name]
+    pins = {"TILE@n": f"{MMA}/w1x1/f1x4/k2", "HANDOFF": "repack", "STAGE": "d0", "HOIST": "none"}
+    pins |= {"REDUCE": "g1"}
+    one, other = (stored(expr, where_, **pins) for where_ in ("inside", "stored"))
+    assert len(one.plan.launches) < len(other.plan.launches)
+    arrays = inputs(one, fresh_rng())
+    found = [np.asarray(each.run(backend="sim", **arrays)) for each in (one, other)]
+    np.testing.assert_array_equal(found[0].view(np.uint32), found[1].view(np.uint32))
+    checked(expr, other, 3e-3)
+
+
 def apart(name: str) -> dict[str, str]:
     """Where one pass needs no computed operand, or folds beside it: statistics of their own."""
     return {"PLACE": "fold=cut"} if "norm" in name else {}
