@@ -304,7 +304,8 @@ def measured(case: Case, gpu: Any, rounds: int, rng: np.random.Generator, peers:
     replays: dict[str, Any] = {"ours": ours}
     if case.plain is not None:
         product = optimize(case.plain(**case.extents), gpu.target)
-        replays["product"] = bench.OwnReplay(product, held, gpu.ordinal)
+        factors = {spec.name: held[spec.name] for spec in product.inputs}
+        replays["product"] = bench.OwnReplay(product, factors, gpu.ordinal)
     peer_bytes = 0
     if peers:
         import torch
@@ -386,7 +387,8 @@ def shown(line: Line) -> tuple[str, ...]:
 
 
 def write(lines: Sequence[Line]) -> None:
-    """The rows that the README's table has: of each workload the first that was measured."""
+    """The rows that the README's table has: of each workload the first that was measured. Rows of
+    other workloads stay as they are."""
     rows: dict[str, Any] = {}
     for line in lines:
         others = {who: round(us, 1) for who, us in line.us.items() if who not in OWN}
@@ -396,7 +398,9 @@ def write(lines: Sequence[Line]) -> None:
             "peers": others,
         }
         rows.setdefault(line.case.name, found)
-    MEASURED.write_text(json.dumps({"rows": rows}, indent=2, ensure_ascii=False) + "\n")
+    kept = json.loads(MEASURED.read_text())["rows"] if MEASURED.exists() else {}
+    measured_rows = {"rows": {**kept, **rows}}
+    MEASURED.write_text(json.dumps(measured_rows, indent=2, ensure_ascii=False) + "\n")
 
 
 def main() -> None:

@@ -212,5 +212,6 @@ def predict(work: Work, machine: Machine) -> Cost:
 def _ring_us(work: Work, machine: Machine, rounds: float, alone_us: Mapping[str, float]) -> float:
     """How long slots take to come, one after the other: each a trip to memory, unless the L2 has
     it, and its transfer after it was asked for."""
-    trips_us = rounds * machine.step_us * min(1.0, work.hbm_bytes / work.l2_bytes)
+    from_memory = min(1.0, work.hbm_bytes / work.l2_bytes) if work.l2_bytes else 0.0
+    trips_us = rounds * machine.step_us * from_memory
     return (trips_us + max(alone_us[name] for name in COPYING)) / work.ahead
