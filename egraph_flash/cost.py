@@ -156,29 +156,14 @@ def predict(work: Work, machine: Machine) -> Cost:
     resident = resident_ctas(work, machine)
     on_busiest = -(-work.ctas // machine.sms)
     at_once = min(resident, on_busiest)
-    clocks = machine.clock_ghz * 1e3  # in a microsecond
-    streamed = work.code_bytes if work.loop_bytes > machine.code_bytes else 0.0
-    per_sm = {
-        "mma": work.mma_flop / (machine.mma_tflops * 1e6 / machine.sms),
-        "fma": work.fma_flop / (2 * machine.fma_per_clock * clocks),
-        "mufu": work.mufu_ops / (machine.mufu_per_clock * clocks),
-        "alu": work.alu_ops / (machine.alu_per_clock * clocks),
-        "l1": work.l1_bytes / (machine.l1_bytes_per_clock * clocks),
-        "shared": work.shared_bytes / (machine.shared_bytes_per_clock * clocks),
-        "code": streamed / (machine.code_bytes_per_clock * clocks),
-        "start": work.ctas * machine.start_clocks / clocks,
-        "l2": work.l2_bytes / (machine.l2_bytes_per_clock * clocks),
-    }
+    of_sms = _of_sms(work, machine, at_once)
     in_flight_bytes = work.again_after_bytes * min(resident * machine.sms, work.ctas)
     again_bytes = work.again_bytes if in_flight_bytes > machine.l2_bytes else 0.0
     hbm_us = (work.hbm_bytes + again_bytes) / (machine.hbm_gbps * 1e3)
-    alone_us = work.serial_steps * machine.step_us + work.chain_clocks / clocks
-    chain_us = alone_us * work.ctas / at_once
 
     def busy(share: float, blocks: int) -> tuple[float, dict[str, float]]:
         """The time of the busiest SM, with so many blocks on it, and of each resource alone."""
-        alone = {name: time * share for name, time in per_sm.items()}
-        alone |= {"hbm": hbm_us, "latency": chain_us * share}
+        alone = {name: time * share for name, time in of_sms.items()} | {"hbm": hbm_us}
         own = [time for name, time in alone.items() if not work.ahead or name not in COPYING]
         strands = max(1.0, blocks * work.warps_per_cta / 4) * work.overlap  # of a scheduler
         return max(own) + (sum(own) - max(own)) / min(strands, MOST_STRANDS), alone
@@ -196,7 +181,8 @@ def predict(work: Work, machine: Machine) -> Cost:
         copied_us = max(resource_us[name] for name in (*COPYING, "ring"))
         busy_us = max(busy_us, copied_us) + min(busy_us, copied_us) / rounds
         if at_once == 1:
-            busy_us += (on_busiest - 1) * (machine.step_us + work.edge_clocks / clocks)
+            edge_us = machine.step_us + work.edge_clocks / (machine.clock_ghz * 1e3)
+            busy_us += (on_busiest - 1) * edge_us
     slowest = max(resource_us, key=lambda name: (resource_us[name], name))
     return Cost(
         total_us=machine.launch_us + busy_us * (SPILL_FACTOR if work.spills else 1.0),
@@ -207,6 +193,25 @@ def predict(work: Work, machine: Machine) -> Cost:
         waves=work.ctas / (machine.sms * resident),
         bound_by=slowest,
     )
+
+
+def _of_sms(work: Work, machine: Machine, at_once: int) -> dict[str, float]:
+    """How long one SM would need for all the work, by what each has for itself."""
+    clocks = machine.clock_ghz * 1e3  # in a microsecond
+    streamed = work.code_bytes if work.loop_bytes > machine.code_bytes else 0.0
+    alone_us = work.serial_steps * machine.step_us + work.chain_clocks / clocks
+    return {
+        "mma": work.mma_flop / (machine.mma_tflops * 1e6 / machine.sms),
+        "fma": work.fma_flop / (2 * machine.fma_per_clock * clocks),
+        "mufu": work.mufu_ops / (machine.mufu_per_clock * clocks),
+        "alu": work.alu_ops / (machine.alu_per_clock * clocks),
+        "l1": work.l1_bytes / (machine.l1_bytes_per_clock * clocks),
+        "shared": work.shared_bytes / (machine.shared_bytes_per_clock * clocks),
+        "code": streamed / (machine.code_bytes_per_clock * clocks),
+        "start": work.ctas * machine.start_clocks / clocks,
+        "l2": work.l2_bytes / (machine.l2_bytes_per_clock * clocks),
+        "latency": alone_us * work.ctas / at_once,
+    }
 
 
 def _ring_us(work: Work, machine: Machine, rounds: float, alone_us: Mapping[str, float]) -> float:

@@ -75,7 +75,7 @@ class Traffic:
             if where == "register":
                 continue  # once a block of the grid: nothing beside its rounds
             if where == "global":
-                read_bytes += 0.0 if self._stays_near(read) else block
+                read_bytes += 0.0 if _stays_near(self.stage, self.candidate, read) else block
                 touched_bytes += block * warps * LINE_BYTES / self._line_share(read)
             else:
                 layout = where
@@ -96,14 +96,8 @@ class Traffic:
         return sum(
             read.size_bytes * math.prod(min(extent.get(a, 1), a.size) for a in read.axes)
             for read in profile(self.stage).again
-            if not self._stays_near(read)
+            if not _stays_near(self.stage, self.candidate, read)
         )
-
-    def _stays_near(self, read: Read) -> bool:
-        """Whether blocks that work on plain rows read the same, which a cache of the SM holds."""
-        size_bytes = read.size_bytes * math.prod(axis.size for axis in read.axes)
-        common = self.stage.roles.row not in read.axes
-        return self.kind.instruction is None and common and size_bytes <= NEAR_BYTES
 
     def _residence(self, read: Read) -> SlabLayout | Literal["global", "register"]:
         """Where fragments of an array come from."""
@@ -170,7 +164,15 @@ def streamed_bytes(stage: Stage, candidate: Candidate) -> float:
     """What a block reads in one round, however operands move: what varies along the fold."""
     roles, extent = stage.roles, _extents(stage, candidate)
     streamed = (read for read in profile(stage).reads if roles.fold in read.axes)
-    return sum(_block_bytes(read, roles, extent) for read in streamed)
+    far = (read for read in streamed if not _stays_near(stage, candidate, read))
+    return sum(_block_bytes(read, roles, extent) for read in far)
+
+
+def _stays_near(stage: Stage, candidate: Candidate, read: Read) -> bool:
+    """Whether blocks that work on plain rows read the same, which a cache of the SM holds."""
+    size_bytes = read.size_bytes * math.prod(axis.size for axis in read.axes)
+    plain = atom(candidate.inner.atom).instruction is None
+    return plain and stage.roles.row not in read.axes and size_bytes <= NEAR_BYTES
 
 
 def _extents(stage: Stage, candidate: Candidate) -> dict[Axis | None, int]:

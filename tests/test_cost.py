@@ -54,6 +54,36 @@ def test_costs_grow_with_work() -> None:
         assert predict(more, SM_120).total_us > base
 
 
+STREAM = Work(hbm_bytes=1e9, l2_bytes=1e9, ctas=132, warps_per_cta=1, slots=256, ahead=3)
+H200 = machine("sm_90")
+
+
+def test_copies_run_beside_what_warps_do() -> None:
+    """One warp has nothing else to choose from; yet copies that were asked for go on."""
+    both = predict(replace(STREAM, alu_ops=1e9), H200)
+    copied, own = (both.resource_us[name] for name in ("hbm", "alu"))
+    assert max(copied, own) <= both.total_us - both.launch_us < 1.05 * max(copied, own)
+    apart = predict(replace(STREAM, alu_ops=1e9, ahead=0), H200)
+    assert apart.total_us > copied + own
+
+
+def test_slots_asked_for_late_come_late() -> None:
+    late, early = (predict(replace(STREAM, ahead=ahead), H200) for ahead in (1, 3))
+    assert late.resource_us["ring"] == pytest.approx(3 * early.resource_us["ring"])
+    assert (late.bound_by, early.bound_by) == ("ring", "hbm")
+    assert late.total_us > early.total_us
+
+
+def test_blocks_that_are_alone_wait_between_them() -> None:
+    """Two blocks an SM of half the work each: one works while the other begins or ends."""
+    work = Work(mma_flop=1e12, edge_clocks=2000, ctas=132 * 64, slots=16, ahead=1)
+    alone = replace(work, registers_per_thread=255, warps_per_cta=8)
+    double = replace(work, registers_per_thread=255, warps_per_cta=4, ctas=132 * 128)
+    assert (resident_ctas(alone, H200), resident_ctas(double, H200)) == (1, 2)
+    edges_us = predict(alone, H200).total_us - predict(double, H200).total_us
+    assert edges_us == pytest.approx(63 * (H200.step_us + 2000 / (H200.clock_ghz * 1e3)), rel=0.2)
+
+
 @pytest.mark.parametrize(
     ("work", "ctas"),
     [
