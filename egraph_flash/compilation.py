@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from .data_bounds import checks_of
 from .derivation import derive
 from .dtypes import DTYPES
 from .errors import ScheduleError
-from .extraction import Extraction, bracket, extract
+from .extraction import Extraction, bracket, place_of, searching
 from .knobs import Place, spell
 from .machines import Machine, machine
 from .notation import text
@@ -38,9 +38,19 @@ def compile_request(
 
     `derivation` is that of a kernel of the same terms and brackets, where there is one.
     """
-    chip = machine(request.target)
-    with _timed(timings, "extraction"):
-        found = extract(tuple(root.expr for root in request.outputs), chip, request.pins)
+    outputs, chip = tuple(root.expr for root in request.outputs), machine(request.target)
+    with ExitStack() as stack:
+        with _timed(timings, "extraction"):
+            search = stack.enter_context(searching(outputs, chip))
+            found = search.extract(place_of(request.pins), dict(request.pins))
+        return _compiled(request, found, timings, derivation)
+
+
+def _compiled(
+    request: Request, found: Extraction, timings: dict[str, float], derivation: Derivation | None
+) -> Record:
+    """The record, of the extracted terms."""
+    chip = found.machine
     timings["saturation"] = found.saturation.seconds
     debug.show(debug.EGRAPH, lambda: f"e-graph of {request.name}: {found.saturation}")
     with _timed(timings, "schedule"):

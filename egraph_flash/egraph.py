@@ -80,33 +80,70 @@ class Session:
     """
 
     def __init__(self, roots: Sequence[Expr], more: Sequence[str] = ()) -> None:
+        self._read(more)
+        self._begin(roots)
+
+    @classmethod
+    def of_laws(cls) -> Session:
+        """The laws alone, read once for the sessions that begin in the same engine."""
+        session = object.__new__(cls)
+        session._read(())
+        return session
+
+    def _read(self, more: Sequence[str]) -> None:
         engine = bindings()
         self._error = engine.EggSmolError
         self._graph = engine.EGraph()
-        self._begin(roots)
+        self._forget()
         for part in (*program_parts(), *more):
-            self.run(part)
-        for part in _additions(self.roots):
             self.run(part)
 
     def _begin(self, roots: Sequence[Expr]) -> None:
+        self._forget(roots)
+        for part in _additions(self.roots):
+            self.run(part)
+
+    def _forget(self, roots: Sequence[Expr] = ()) -> None:
         self.roots = tuple(roots)
         self.hits: Counter[str] = Counter()
         self._asked = 0
 
-    @contextmanager
-    def aside(self, *roots: Expr) -> Iterator[Session]:
-        """For a while, a session about other outputs in the same engine, its laws read once."""
+    def beside(self, *roots: Expr) -> Session:
+        """A session about other outputs in the same engine: to be taken back, see `restored`."""
         other = object.__new__(Session)
         other._error, other._graph = self._error, self._graph
         other._begin(roots)
-        self.run("(push)")
+        return other
+
+    @contextmanager
+    def aside(self, *roots: Expr) -> Iterator[Session]:
+        """For a while, a session about other outputs in the same engine, its laws read once."""
+        with self.restored():
+            yield self.beside(*roots)
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """For a while, the same session: what is added and found meanwhile is forgotten after."""
+        hits, asked = self.hits.copy(), self._asked
+        self.push()
         try:
-            for part in _additions(other.roots):
-                other.run(part)
-            yield other
+            yield
         finally:
-            self.run("(pop)")
+            self.pop()
+            self.hits, self._asked = hits, asked
+
+    def close(self) -> None:
+        """Let go of the engine, which only the thread that made it may do, whoever holds the
+        session still."""
+        self._graph = None
+
+    def push(self) -> None:
+        """Remember the e-graph as it is now."""
+        self.run("(push)")
+
+    def pop(self) -> None:
+        """Put the e-graph back as it was at the last `push` that is not yet undone."""
+        self.run("(pop)")
 
     def run(self, program: str) -> list[Any]:
         """Run egglog text and count the matches of each law. Returns the outputs."""
@@ -188,12 +225,9 @@ class Session:
 
     def _members(self, claims: Sequence[tuple[int, Expr]]) -> list[bool]:
         bindings, names = shared(*(term for _, term in claims))
-        self.run("(push)")
-        try:
+        with self.restored():
             self.run("\n".join(bindings))
             return [self._succeeds(f"(check (result {place} {names[t]}))") for place, t in claims]
-        finally:
-            self.run("(pop)")
 
     def _succeeds(self, check: str) -> bool:
         try:

@@ -7,23 +7,25 @@ which classes go through memory. Inside, a small dynamic program picks the terms
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from .axes import Axis
 from .canonical import Naming
 from .carriers import channels_of
-from .egraph import Saturation, Session
+from .egraph import Saturation
 from .errors import ScheduleError
 from .expressions import Expr
 from .free import free
-from .frozen import Frozen, Klass, Node, read
+from .frozen import Klass, Node
 from .machines import Machine
 from .passes import Analyst, Outline
+from .saturated import Saturated, kept, saturate
 from .shaping import flat_folds, keep_result, shaped, towers
 from .solver import Rank, Solver
-from .terms import make, subterms
+from .terms import make
 
 PLACES = ("fuse", "cut")
 _MAX_POOLED_AXES = 2  # with more, only a few of the subsets are tried
@@ -83,6 +85,13 @@ def extract(roots: tuple[Expr, ...], machine: Machine, pins: Mapping[str, str]) 
     return search.extract(place_of(pins), dict(pins))
 
 
+@contextmanager
+def searching(roots: tuple[Expr, ...], machine: Machine) -> Iterator[Search]:
+    """For a while, a search whose e-graph is kept afterwards, for other pins or another target."""
+    with ExitStack() as stack:
+        yield Search(roots, machine, lambda canonical: stack.enter_context(kept(canonical)))
+
+
 def place_of(pins: Mapping[str, str]) -> str | None:
     """What the pin PLACE asks of the fold: `fuse`, `cut`, or None where it is left open."""
     given = pins.get("PLACE")
@@ -103,20 +112,18 @@ class Search:
     Inside, axes and tensors have canonical names, so that the user's cannot change a choice.
     """
 
-    def __init__(self, roots: tuple[Expr, ...], machine: Machine) -> None:
+    def __init__(
+        self,
+        roots: tuple[Expr, ...],
+        machine: Machine,
+        graph_of: Callable[[tuple[Expr, ...]], Saturated] = saturate,
+    ) -> None:
         self.naive, self.machine = roots, machine
         self.naming = Naming(roots)
         self.roots = tuple(self.naming.canonical(root) for root in roots)
-        self.session = Session(self.roots)
-        self.saturation = self.session.saturate()
-        self.analyst = Analyst(machine)
-        self.thaw()
-
-    def thaw(self) -> None:
-        """Read the tables again, after more laws have run."""
-        loads = [node for node in subterms(*self.roots) if node.head == "Load"]
-        self.frozen: Frozen = read(self.session.engine, loads)
-        self.solver = Solver(self.frozen, self.analyst)
+        graph = graph_of(self.roots)
+        self.session, self.saturation, self.frozen = graph.session, graph.saturation, graph.frozen
+        self.solver = Solver(self.frozen, Analyst(machine))
 
     # ---- dials -----------------------------------------------------------------------------------
 
@@ -202,7 +209,7 @@ class Search:
 
     def _inner(self, terms: tuple[Any, ...]) -> list[Axes]:
         """The axes of inner contractions, which a pass computes again for each of its blocks."""
-        outline = self.analyst.joined(terms)
+        outline = self.solver.analyst.joined(terms)
         inner = dict.fromkeys(part for item in outline.passes.values() for part in item.body.inner)
         return list(dict.fromkeys(frozenset(free(part)) for part in inner))
 

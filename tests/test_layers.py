@@ -53,7 +53,17 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *("machines", "balance", "cost", "pipes", "knobs"),
     ),
     (
-        *("rules.", "engine", "egraph", "canonical", "combination", "frozen", "passes", "solver"),
+        *(
+            "rules.",
+            "engine",
+            "egraph",
+            "saturated",
+            "canonical",
+            "combination",
+            "frozen",
+            "passes",
+            "solver",
+        ),
         *("shaping", "extraction", "miniature", "derivation", "members", "registration"),
     ),
     (
