@@ -59,7 +59,7 @@ def test_the_real_file_beats_plain_f16() -> None:
 
 
 def test_decoding_is_packed_and_shared_unasked() -> None:
-    kernel = optimize(load(f"{FOLDER / 'decode.py'}:contiguous").expression, "sm_120")
+    kernel = optimize(load(f"{FOLDER / 'decode.py'}:contiguous").expression, "sm_90")
     assert kernel.schedule["PACK"] == "on"
     assert "bracketing/grid" in kernel.derivation.steps[-1].laws
     assert "REDUCE@n" in kernel.schedule
@@ -101,9 +101,11 @@ def test_welford_keeps_its_digits(capsys: pytest.CaptureFixture[str]) -> None:
 def test_cross_entropy_writes_no_logits(capsys: pytest.CaptureFixture[str]) -> None:
     cross_entropy.main()
     fused, cut = cells(capsys.readouterr().out)
-    assert fused[:4] == ["fold=fuse", "1", "1", "0"]
-    assert cut[0] == "fold=cut"
-    assert int(cut[3].replace(",", "")) >= 4 * 64 * 1000
+    assert (fused[0], fused[1], cut[0]) == ("fold=fuse", "1", "fold=cut")
+    logits_bytes = 4 * 64 * 1000
+    states_bytes, stored_bytes = (int(row[3].replace(",", "")) for row in (fused, cut))
+    assert states_bytes < logits_bytes / 10
+    assert stored_bytes >= logits_bytes
     assert all(float(row[-1]) < 1e-5 for row in (fused, cut))
 
 

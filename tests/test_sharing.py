@@ -164,7 +164,9 @@ def test_splits_of_one_length_are_tried_too() -> None:
     rows, columns, long = Axis.many(m=64, n=64, k=1 << 16)
     expr = (Tensor("a", (rows, long), f16) * Tensor("w", (long, columns), f16)).sum(long)
     kernel = optimize(expr, "sm_120")
-    assert kernel.schedule["REDUCE@k"] == "g64"
+    splits = int(str(kernel.schedule["REDUCE@k"]).removeprefix("g"))
+    assert long.size % splits == 0
+    assert splits >= 32
     assert kernel.cost.total_us < optimize(expr, "sm_120", {"REDUCE": "g1"}).cost.total_us / 4
 
 
