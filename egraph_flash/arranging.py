@@ -68,8 +68,8 @@ class Arranger:
         """Every setting that is worth a schedule, or that is pinned."""
         refused = {name: value for name, value in TURNED.items() if self.pins.get(name) == value}
         for plain in self.packs():
-            for shared_ in self.shares(plain):
-                for each in self.moves(shared_):
+            for cut in self.shares(plain):
+                for each in self.moves(cut):
                     refused.pop("OPERANDS", None)
                     for found in self.endings(each):
                         refused.pop("EPILOGUE", None)
