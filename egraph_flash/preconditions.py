@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
+from .axes import Axis, size_of
 from .candidates import Candidate, registers_of
 from .carriers import bases_of, monoid_of
 from .choices import LEAST_REGISTERS, Choices
@@ -16,6 +18,7 @@ from .codegen.resources import SLACK_REGISTERS
 from .codegen.slabs import CHUNK_BYTES
 from .errors import ScheduleError
 from .gauge import tells_the_base
+from .indices import bounds
 from .knobs import Tile
 from .machines import Machine
 from .shapes import free_base, multiple_of, riders, shape_of, tiles_of
@@ -70,7 +73,7 @@ def _memory(
             f"{machine.shared_bytes_per_cta} that a block of {machine.target} may have"
             f"{_fewer(made, movement, machine)}",
         )
-    return _copies(made, movement)
+    return _copies(made, movement) or _ends(made, stage.roles.fold)
 
 
 def _copies(made: Arena, choices: Choices) -> Refusal | None:
@@ -101,6 +104,33 @@ def _copies(made: Arena, choices: Choices) -> Refusal | None:
             except ScheduleError as error:
                 return Refusal(knob, str(error))
     return None
+
+
+def _ends(made: Arena, fold: Axis | None) -> Refusal | None:
+    """Whether rows that lie along the fold end where a part of it does: threads copy as far as the
+    part goes, while tensor copies know where memory ends."""
+    copied = ((ring.staging, placed) for ring in made.rings for placed in ring.slabs)
+    for staging, placed in copied:
+        if fold is None or staging.transport == "tma" or placed.along is not fold:
+            continue
+        if _may_pass(placed.load, fold):
+            return Refusal(
+                f"STAGE@{placed.name}",
+                f"parts of {fold} that blocks share reach past the ends of rows of {placed.name}; "
+                "the nearest legal value is d0",
+            )
+    return None
+
+
+def _may_pass(load: Any, fold: Axis) -> bool:
+    """Whether some index along the fold may lie past the end of its dimension."""
+    dims = zip(load.args[1], load.args[0].args[2], strict=True)
+    return any(
+        fold in index.axes
+        and index is not fold.index
+        and (extent.head != "Known" or bounds(index)[1] >= size_of(extent))
+        for index, extent in dims
+    )
 
 
 def _registers(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from egraph_flash import Axis, Tensor, exp, f16, f32, optimize
+from egraph_flash import Axis, Tensor, evaluate, exp, f16, f32, optimize
 from egraph_flash.dtypes import i32
 from egraph_flash.errors import ScheduleError
-from tests.support.forms import attention
+from tests.support.forms import attention, inputs
+from tests.support.fresh import fresh_rng
 
 MMA = "a:mma_m16n8k16_f16"
 GEOMETRY = {"TILE@d": f"{MMA}/w4x1/f1x8/k4", "TILE@n": f"{MMA}/w4x1/f1x8/k4"}
@@ -244,3 +246,22 @@ def test_gathered_rows_are_no_box() -> None:
     v = Tensor("v", (n, e), f16)
     o = (exp(s - s.max(n)) * v).sum(n) / exp(s - s.max(n)).sum(n)
     assert "no tensor map describes k" in refused({"STAGE@k": "d2/tma/ring"}, o)
+
+
+@pytest.mark.parametrize(("n", "size"), [(130, 80), (160, 80)])
+def test_rows_that_end_inside_a_part_stay_where_they_are(n: int, size: int) -> None:
+    """Threads would copy a part of 80 elements as far as it goes: past a bias of 130 a row."""
+    m, long, d, e = Axis.many(m=16, n=n, d=32, e=32)
+    q, k, v = Tensor("q", (m, d), f16), Tensor("k", (long, d), f16), Tensor("v", (long, e), f16)
+    s = (q * k).sum(d) + Tensor("bias", (m, long), f16)
+    o = (exp(s - s.max(long)) * v).sum(long) / exp(s - s.max(long)).sum(long)
+    pins = {"REDUCE": f"s{size}", "TILE@d": "a:mma_m16n8k16_f16/w1x1/f1x2/k2", "STAGE@k": "d0"}
+    staged = {**pins, "STAGE@v": "d0", "STAGE@bias": "d2/cp/ring"}
+    if n % size:
+        assert "ends of rows of bias; the nearest legal value is d0" in refused(staged, o)
+        staged["STAGE@bias"] = "d0"
+    kernel = optimize(o, "sm_90", staged)
+    arrays = inputs(kernel, fresh_rng())
+    wanted = evaluate(o, arrays)
+    assert not np.isnan(wanted).any()
+    assert np.abs(np.asarray(kernel.run(backend="sim", **arrays)) - wanted).max() < 5e-3
