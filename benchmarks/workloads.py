@@ -29,6 +29,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # works uninstalled too
 
+from benchmarks import spelled
+from benchmarks.spelled import Torch
 from egraph_flash import Axis, Tensor, bf16, f16, optimize
 from egraph_flash.dtypes import DTYPES, Array, Dtype
 from egraph_flash.record import Spec
@@ -36,7 +38,6 @@ from egraph_flash.terms import make, rewrite, subterms
 from examples.workloads import WORKLOADS
 
 MEASURED = Path(__file__).resolve().parent.parent / "docs" / "workloads.json"
-Torch = Callable[[Any, Mapping[str, Any]], Any]  # of the torch module and the inputs
 
 
 @dataclass(frozen=True)
@@ -104,72 +105,7 @@ def _logits(m: int, n: int, d: int) -> Any:
     return (Tensor("hidden", (M, D), f16) * Tensor("w", (N, D), f16)).sum(D)
 
 
-# ---- PyTorch's spellings -------------------------------------------------------------------------
-
-
-def _norm(torch: Any, x: Any, weight: Any, bias: Any = None) -> Any:
-    sizes = (x.shape[-1],)
-    return torch.nn.functional.layer_norm(x, sizes, weight, bias, 1e-5)
-
-
-def _rms(torch: Any, x: Any, gain: Any) -> Any:
-    y = x.float()
-    scale = torch.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)
-    return (y * scale).to(x.dtype) * gain
-
-
-def _loss(torch: Any, logits: Any, label: Any) -> Any:
-    return torch.nn.functional.cross_entropy(logits, label.long(), reduction="none")
-
-
-def _log_sum_exp(torch: Any, x: Mapping[str, Any]) -> Any:
-    return torch.logsumexp(x["x"], -1)
-
-
-def _gelu(torch: Any, x: Mapping[str, Any]) -> Any:
-    return torch.nn.functional.gelu(x["a"] @ x["w"] + x["bias"], approximate="tanh")
-
-
-def _entropy(torch: Any, x: Mapping[str, Any]) -> Any:
-    logs = x["x"].log_softmax(-1)
-    return -(logs.exp() * logs).sum(-1)
-
-
-def _scores(x: Mapping[str, Any]) -> Any:
-    return x["q"] @ x["k"].transpose(-1, -2) * x["q"].shape[-1] ** -0.5
-
-
-def _attention(torch: Any, x: Mapping[str, Any]) -> Any:
-    return _scores(x).softmax(-1) @ x["v"]
-
-
-def _gated(torch: Any, x: Mapping[str, Any]) -> Any:
-    return (_scores(x).softmax(-1) * x["gate"].sigmoid()[:, None]) @ x["v"]
-
-
-def _linear(torch: Any, x: Mapping[str, Any]) -> Any:
-    q, k = (1 + torch.nn.functional.elu(x[name]) for name in "qk")
-    weights = q @ k.transpose(-1, -2)
-    return weights @ x["v"] / weights.sum(-1, keepdim=True)
-
-
-def _flash(torch: Any, x: Mapping[str, Any]) -> Any:
-    attention = torch.nn.attention
-    with attention.sdpa_kernel(attention.SDPBackend.FLASH_ATTENTION):
-        return torch.nn.functional.scaled_dot_product_attention(
-            *(x[name].unsqueeze(0) for name in "qkv")
-        )
-
-
-def _decode(backend: str) -> Torch:
-    def compute(torch: Any, x: Mapping[str, Any]) -> Any:
-        attention = torch.nn.attention
-        with attention.sdpa_kernel(getattr(attention.SDPBackend, backend)):
-            return torch.nn.functional.scaled_dot_product_attention(
-                x["q"].unsqueeze(2), x["k"], x["v"], enable_gqa=True
-            ).squeeze(2)
-
-    return compute
+# ---- the rows ---------------------------------------------------------------------------------
 
 
 def _rows(name: str, torch: Torch) -> Iterator[Case]:
@@ -194,20 +130,20 @@ def _product(m: int, n: int, k: int) -> Case:
 
 CASES: tuple[Case, ...] = (
     _product(4096, 4096, 4096),
-    Case("matmul", {"m": 4096, "n": 4096, "k": 4096}, _gelu),
+    Case("matmul", {"m": 4096, "n": 4096, "k": 4096}, spelled.gelu),
     Case(
         "batched_matmul",
         {"b": 16, "m": 2048, "n": 2048, "k": 1024},
         lambda t, x: x["a"].transpose(1, 2) @ x["w"].T,
     ),
     Case("long_matmul", {"m": 64, "n": 64, "k": 1 << 18}, lambda t, x: (x["a"] @ x["w"]).float()),
-    *_rows("log_sum_exp", _log_sum_exp),
+    *_rows("log_sum_exp", spelled.log_sum_exp),
     *_rows("row_softmax", lambda t, x: t.softmax(x["x"], -1)),
-    *_rows("layer_norm", lambda t, x: _norm(t, x["x"], x["gain"], x["bias"])),
-    *_rows("rms_norm", lambda t, x: _rms(t, x["x"], x["gain"])),
-    *_rows("cross_entropy", lambda t, x: _loss(t, x["x"], x["label"])),
+    *_rows("layer_norm", lambda t, x: spelled.norm(t, x["x"], x["gain"], x["bias"])),
+    *_rows("rms_norm", lambda t, x: spelled.rms(t, x["x"], x["gain"])),
+    *_rows("cross_entropy", lambda t, x: spelled.loss(t, x["x"], x["label"])),
     _row("log_sum_exp_plain", lambda t, x: x["x"].exp().sum(-1).log()),
-    _row("entropy", _entropy),
+    _row("entropy", spelled.entropy),
     _row("collision", lambda t, x: x["x"].softmax(-1).square().sum(-1)),
     _row("argmax_index", lambda t, x: x["x"].argmax(-1)),
     _row("mean_variance", lambda t, x: t.var_mean(x["x"], -1, correction=0)),
@@ -216,7 +152,7 @@ CASES: tuple[Case, ...] = (
         Case(
             "rms_norm_matmul",
             {"m": m, "n": 4096, "e": 4096},
-            lambda t, x: _rms(t, x["x"], x["gain"]) @ x["w"],
+            lambda t, x: spelled.rms(t, x["x"], x["gain"]) @ x["w"],
             plain=_plain,
         )
         for m in (16, 4096)
@@ -224,25 +160,25 @@ CASES: tuple[Case, ...] = (
     Case(
         "layer_norm_matmul",
         {"m": 4096, "n": 4096, "e": 4096},
-        lambda t, x: _norm(t, x["x"], None) @ x["w"],
+        lambda t, x: spelled.norm(t, x["x"], None) @ x["w"],
         plain=_plain,
     ),
     _product(8192, 131072, 512),
     Case(
         "linear_cross_entropy",
         {"m": 8192, "n": 131072, "d": 512},
-        lambda t, x: _loss(t, x["hidden"] @ x["w"].T, x["label"]),
+        lambda t, x: spelled.loss(t, x["hidden"] @ x["w"].T, x["label"]),
         plain=_logits,
     ),
-    Case("attention", HEADS, _attention, ("FA-2", _flash), products=2),
-    Case("gated_attention", HEADS, _gated, products=2),
-    Case("linear_attention", HEADS, _linear, products=2),
+    Case("attention", HEADS, spelled.attention, ("FA-2", spelled.flash), products=2),
+    Case("gated_attention", HEADS, spelled.gated, products=2),
+    Case("linear_attention", HEADS, spelled.linear, products=2),
     *(
         Case(
             "decode_contiguous",
             {"b": b, "h": 32, "g": 8, "n": n, "d": 128},
             None,
-            ("cuDNN", _decode("CUDNN_ATTENTION")),
+            ("cuDNN", spelled.decode("CUDNN_ATTENTION")),
             moved=True,
             dtype=bf16,
         )

@@ -69,7 +69,7 @@ class Arranger:
         refused = {name: value for name, value in TURNED.items() if self.pins.get(name) == value}
         for plain in self.packs():
             for cut in self.shares(plain):
-                for each in self.moves(cut):
+                for each in self.storings(cut):
                     refused.pop("OPERANDS", None)
                     for found in self.endings(each):
                         refused.pop("EPILOGUE", None)
@@ -107,13 +107,13 @@ class Arranger:
 
     # ---- operands ----------------------------------------------------------------------------
 
-    def moves(self, each: Arrangement) -> Iterator[Arrangement]:
+    def storings(self, each: Arrangement) -> Iterator[Arrangement]:
         """The arrangement with computed operands computed where they are contracted, and stored."""
         pinned = self.pins.get("OPERANDS")
         if pinned is not None:
             KNOBS["OPERANDS"].parse(pinned)
         stored = replace(each, operands=True, knobs={**each.knobs, "OPERANDS": "stored"})
-        found = self.stages(stored) != self.stages(each)
+        found = _values(self.stages(stored)) > _values(self.stages(each))
         if pinned != "stored":
             spelled = {**each.knobs, "OPERANDS": "inside"} if found or pinned else each.knobs
             yield replace(each, knobs=spelled)
@@ -249,6 +249,11 @@ def _shared(
             parts[axis] = cut.part
             taken_up |= _passes(roots) - before - {cut.part} if value.last else set()
     return replace(plain, roots=roots, knobs=knobs, parts=parts, taken_up=frozenset(taken_up))
+
+
+def _values(stages: Sequence[Stage]) -> int:
+    """How many arrays the stages store."""
+    return sum(len(stage.targets) for stage in stages)
 
 
 def _passes(roots: Sequence[Root]) -> set[Axis]:

@@ -50,12 +50,15 @@ def _summed(body: Any, found: Contraction | None, store: Store) -> Any:
     if found is None or len(found.dtypes) != 1 or sizes != {2}:
         return body
     dtype = DTYPES[found.dtypes[0]]
-    sides = [found.left, found.right]
+    computed = [_is_computed(side, found.depth) for side in (found.left, found.right)]
+    if not any(computed):
+        return body
+    sides: list[Any] = [found.left, found.right]
     for place, side in enumerate(sides):
-        if _is_computed(side, found.depth):
+        if computed[place]:
             axes = tuple(a for a in free(side) if a is not found.depth)
             sides[place] = store(side, dtype, (*axes, found.depth))
-    return body if sides == [found.left, found.right] else make("Mul", *sides)
+    return make("Mul", *sides)
 
 
 def _is_computed(side: Any, depth: Axis) -> bool:
